@@ -13,7 +13,7 @@ import pyarrow as pa
 from compactor.common.counts import counted
 from compactor.entities.entities import Entities
 from compactor.entities.expressions import first_steps
-from compactor.entities.matching import groups_of_rule, part_of, values_of_rules
+from compactor.entities.matching import Aside, groups_of_rule, part_of, values_of_rules
 from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
@@ -89,10 +89,10 @@ def for_rules(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> list[Entit
 
 
 def values_of_cluster(
-    spec: EntityMergeSpec, entities: Sequence[Entities]
+    spec: EntityMergeSpec, entities: Sequence[Entities], aside: Sequence[Aside]
 ) -> Iterator[pa.RecordBatch]:
     """Yields the values of each rule in a cluster, or in a part of one, with the number of entities."""
-    for number, sides in enumerate(values_of_rules(spec, entities)):
+    for number, sides in enumerate(values_of_rules(spec, entities, aside=aside)):
         groups = groups_of_rule(*sides)
         columns = [
             pa.array(np.full(len(groups.texts), number, np.int32)),
@@ -117,11 +117,11 @@ def commonest(spec: EntityMergeSpec, values: pa.Table) -> list[CommonValue]:
 
 
 def commonest_in(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64
+    spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64, aside: Sequence[Aside]
 ) -> list[CommonValue]:
     """Returns the commonest values of a cluster. members: ascending entity numbers."""
     part = part_of(for_rules(spec, datasets), members)
-    return commonest(spec, pa.Table.from_batches(values_of_cluster(spec, part), _VALUES))
+    return commonest(spec, pa.Table.from_batches(values_of_cluster(spec, part, aside), _VALUES))
 
 
 def united(batches: Sequence[pa.RecordBatch]) -> pa.Table:

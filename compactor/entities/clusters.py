@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from compactor.entities.cluster_figures import CommonValue, commonest_in
 from compactor.entities.entities import U64, Entities
-from compactor.entities.matching import starts_of
+from compactor.entities.matching import Aside, starts_of
 from compactor.entities.same_ids import SameIdError
-from compactor.entities.spec import EntityMergeSpec, Identity
+from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
@@ -50,8 +50,11 @@ class Clusters:
         return self.members[np.repeat(starts[clusters], counts) + within], counts
 
 
-def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64) -> Clusters:
-    """Builds clusters. labels: per entity, the first entity of its component.
+def clusters_of(
+    spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64, aside: Sequence[Aside] = ()
+) -> Clusters:
+    """Builds clusters. labels: per entity, the first entity of its component. aside: values that an error
+    does not name.
 
     Raises `JobError` for a cluster of more than `max_merged` members, `ConfigError` for duplicate ids.
     """
@@ -59,7 +62,7 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
     members = np.argsort(labels, kind="stable")
     firsts = np.flatnonzero(np.diff(labels[members], prepend=-1))
     counts = np.diff(np.append(firsts, len(members)))
-    _check_size(spec, datasets, members, firsts, counts)
+    _check_size(spec, datasets, members, firsts, counts, aside)
     deleted = np.concatenate([np.zeros(0, np.bool_), *(d.deleted for d in datasets)])[
         members[firsts]
     ]
@@ -78,7 +81,12 @@ def clusters_of(spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64
 
 
 def _check_size(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64, firsts: I64, counts: I64
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    members: I64,
+    firsts: I64,
+    counts: I64,
+    aside: Sequence[Aside],
 ) -> None:
     if not len(counts) or (count := int(counts.max())) <= spec.max_merged:
         return
@@ -87,7 +95,7 @@ def _check_size(
     dataset = int(np.searchsorted(starts, number, "right")) - 1
     entity = datasets[dataset].ids[number - int(starts[dataset])]
     first = int(firsts[int(counts.argmax())])
-    values = commonest_in(spec, datasets, members[first : first + count])
+    values = commonest_in(spec, datasets, members[first : first + count], aside)
     raise too_many(spec, count, f"{entity} of dataset {spec.datasets[dataset].name}", values)
 
 
@@ -145,9 +153,13 @@ def too_many(
 ) -> JobError:
     """Returns the error for a cluster of `count` entities. first: one of them. values: its commonest."""
     why = f"; the commonest value is {values[0]}" if values else ""
+    one_does = values and values[0].entities > spec.max_merged
+    cure = "or raise max_merged"
+    if one_does and spec.on_too_many is OnTooMany.REFUSE:
+        cure = "raise max_merged, or say on_too_many: ignore_value"
     return JobError(
         f"{count:,} entities would become one (the first is {first}), max_merged is {spec.max_merged:,}: "
-        f"nothing was written{why}; look for a rule that holds of too many, or raise max_merged"
+        f"nothing was written{why}; look for a rule that holds of too many, {cure}"
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from compactor.entities.components import Components
 from compactor.entities.cutting import CutFigures, kept_apart
 from compactor.entities.entities import Entities
-from compactor.entities.matching import edges, starts_of
+from compactor.entities.matching import Aside, edges, starts_of
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.pairs import Pairs, names_in, read_pairs, resolved
 from compactor.entities.rule_figures import RuleFigures
@@ -27,6 +27,8 @@ class Connected:
     rules: list[RuleFigures]
     pairs: Pairs
     cuts: CutFigures
+    aside: Sequence[Aside]
+    """Values of each rule that link nothing."""
 
 
 def connected(
@@ -43,11 +45,11 @@ def connected(
     """
     texts = read_pairs(spec)
     pairs = resolved(texts, names_in(spec, datasets, texts.texts))
-    (left, right), rules = edges(spec, datasets, charge)
+    (left, right), rules, aside = edges(spec, datasets, charge)
     if pairs.always:
         one, other = np.array(pairs.always, np.int64).T
         left, right = np.concatenate([left, one]), np.concatenate([right, other])
     labels, cuts = connect(int(starts_of(datasets)[-1]), left, right), CutFigures()
     if not (explains and spec.on_never is OnNever.REFUSE):
-        labels, cuts = kept_apart(spec, datasets, labels, pairs)
-    return Connected(labels, rules, pairs, cuts)
+        labels, cuts = kept_apart(spec, datasets, labels, pairs, aside)
+    return Connected(labels, rules, pairs, cuts, aside)

@@ -19,7 +19,7 @@ from compactor.common.counts import counted
 from compactor.entities.cluster_figures import for_rules
 from compactor.entities.entities import Entities
 from compactor.entities.links import BY_PAIR, Ties, link_text, shared_values
-from compactor.entities.matching import part_of, values_of_rules
+from compactor.entities.matching import Aside, part_of, values_of_rules
 from compactor.entities.pairs import Pairs
 from compactor.entities.rule_figures import cut as shown_value
 from compactor.entities.rule_figures import rule_text
@@ -75,11 +75,12 @@ class Cluster(NamedTuple):
     pairs: Pairs
     names: Sequence[str]
     """Dataset and id of each entity."""
+    aside: Sequence[Aside]
 
     def tie(self) -> str:
         """Returns the first pair that must not be one, and the path between the two."""
         one, other = self.pairs.never[0]
-        ties = Ties(self.spec, self.datasets, self.pairs.always)
+        ties = Ties(self.spec, self.datasets, self.pairs.always, self.aside)
         links = (
             f"{self.names[link.entity]} = {self.names[link.other]} by {link_text(self.spec, link)}"
             for link in ties.path(one, other) or []
@@ -114,7 +115,8 @@ class Cluster(NamedTuple):
         """Yields rule, value and the entities on both sides, strongest first."""
         for one, other in self.pairs.always:
             yield BY_PAIR, "null", [one], [other]
-        for rule, sides in enumerate(values_of_rules(self.spec, self.datasets)):
+        values = values_of_rules(self.spec, self.datasets, aside=self.aside)
+        for rule, sides in enumerate(values):
             shared = shared_values(*sides)
             texts = shared.texts.to_pylist()
             left = _by_value(shared.left, shared.left_of, len(texts))
@@ -124,7 +126,11 @@ class Cluster(NamedTuple):
 
 
 def kept_apart(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64, pairs: Pairs
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    labels: I64,
+    pairs: Pairs,
+    aside: Sequence[Aside],
 ) -> tuple[I64, CutFigures]:
     """Returns labels by which no pair of `never` has one label, and figures.
 
@@ -142,7 +148,7 @@ def kept_apart(
     for label in dict.fromkeys(labels[[one for one, _ in conflicts]].tolist()):
         members = order[slice(*np.searchsorted(in_order, [label, label + 1]))]
         part = part_of(by_rules, members)
-        cluster = Cluster(spec, part, pairs_among(pairs, members), names_of(spec, part))
+        cluster = Cluster(spec, part, pairs_among(pairs, members), names_of(spec, part), aside)
         if spec.on_never is OnNever.REFUSE:
             raise refused(cluster.tie(), len(conflicts))
         new, cut = cluster.divided()

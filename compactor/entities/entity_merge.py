@@ -59,7 +59,12 @@ class MergedClusters:
             ClusterFigures(
                 key,
                 entities,
-                commonest_in(self.spec, self.datasets, clusters.members_of(np.array([number]))[0]),
+                commonest_in(
+                    self.spec,
+                    self.datasets,
+                    clusters.members_of(np.array([number]))[0],
+                    self.connected.aside,
+                ),
             )
             for entities, key, number in largest_of(clusters.ids, clusters.counts)
         ]
@@ -82,7 +87,8 @@ def merge_entities(
     Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
     found = connected(spec, datasets, connect, charge)
-    return MergedClusters(spec, datasets, clusters_of(spec, datasets, found.labels), found)
+    clusters = clusters_of(spec, datasets, found.labels, found.aside)
+    return MergedClusters(spec, datasets, clusters, found)
 
 
 def merged_batches(
@@ -191,7 +197,8 @@ class EntityMerge:
         if self._merged is None:
             return iter(())
         found = self._merged.connected
-        return link_batches(self._spec, self._merged.datasets, found.labels, found.pairs.always)
+        datasets, always = self._merged.datasets, found.pairs.always
+        return link_batches(self._spec, datasets, found.labels, always, found.aside)
 
     def explain(self, asked: Sequence[str]) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.

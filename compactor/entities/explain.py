@@ -16,9 +16,9 @@ from compactor.entities.connecting import Connected
 from compactor.entities.cutting import pairs_among
 from compactor.entities.entities import Entities
 from compactor.entities.links import BY_PAIR, Link, Ties
-from compactor.entities.matching import part_of, starts_of
+from compactor.entities.matching import part_of, starts_of, values_of_rules
 from compactor.entities.pairs import ALWAYS, names_in, only
-from compactor.entities.rule_figures import rule_text
+from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64
 
@@ -50,6 +50,25 @@ class NamedLink(NamedTuple):
         return {"rule": self.rule, "value": value, **ends}
 
 
+class NamedAside(NamedTuple):
+    """A value of an entity that links nothing, because too many entities share it."""
+
+    rule: str
+    value: str
+    """JSON text."""
+    entity: Named
+    entities: int
+    """How many share it."""
+
+    def __str__(self) -> str:
+        shared = f"shared by {counted(self.entities, 'entity', 'entities')}"
+        return f"put aside: {self.entity} has {cut(self.value)} by {self.rule}, {shared}"
+
+    def to_json(self) -> dict[str, Any]:
+        value = json.loads(self.value)
+        return {**self._asdict(), "value": value, "entity": self.entity._asdict()}
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """What ties one entity to its cluster, or two entities."""
@@ -61,14 +80,17 @@ class Explanation:
     """Number of entities in the first cluster."""
     links: tuple[NamedLink, ...]
     """The path between two entities, or the shortest paths from one, nearest first."""
+    aside: tuple[NamedAside, ...] = ()
+    """Values of the asked entities that were put aside."""
 
     def lines(self) -> Iterator[str]:
         if len(self.ids) > 1:
             pairs = zip(self.asked, self.ids, strict=True)
             yield "not one: " + ", ".join(f"{entity} is in {name}" for entity, name in pairs)
-            return
-        yield f"{self.ids[0]}: {counted(self.entities, 'entity', 'entities')}"
-        yield from map(str, self.links)
+        else:
+            yield f"{self.ids[0]}: {counted(self.entities, 'entity', 'entities')}"
+            yield from map(str, self.links)
+        yield from map(str, self.aside)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,6 +98,7 @@ class Explanation:
             "ids": list(self.ids),
             "entities": self.entities,
             "links": [link.to_json() for link in self.links],
+            "put_aside": [value.to_json() for value in self.aside],
         }
 
 
@@ -130,7 +153,7 @@ def explain(
     links: list[Link] = []
     if len(clusters) == 1:
         always = pairs_among(found.pairs, members).always
-        ties = Ties(spec, part_of(datasets, members), always)
+        ties = Ties(spec, part_of(datasets, members), always, found.aside)
         start, *others = np.searchsorted(members, entities).tolist()
         reached = ties.reached(start)
         links = ties.path(start, others[0]) or [] if others else [k for k in reached.values() if k]
@@ -145,7 +168,31 @@ def explain(
         tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
         len(members),
         tuple(map(named, links)),
+        tuple(_aside(spec, datasets, found, numbers, entities)),
     )
+
+
+def _aside(
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    found: Connected,
+    numbers: Numbers,
+    entities: Sequence[int],
+) -> Iterator[NamedAside]:
+    """Yields the values of some entities that were put aside."""
+    asked = np.unique(entities)
+    for rule, sides in enumerate(values_of_rules(spec, part_of(datasets, asked))):
+        texts = found.aside[rule].texts.to_pylist()
+        shared = dict(zip(texts, found.aside[rule].entities.tolist(), strict=True))
+        has = {
+            (int(row), text)
+            for values in sides
+            for row, text in zip(values.rows, values.texts.to_pylist(), strict=True)
+            if text in shared
+        }
+        for row, text in sorted(has):
+            name = rule_text(spec.rules[rule])
+            yield NamedAside(name, text, numbers.name(int(asked[row])), shared[text])
 
 
 def _id_of(spec: EntityMergeSpec, datasets: Sequence[Entities], members: I64) -> str:

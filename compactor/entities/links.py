@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.entities.entities import Entities
 from compactor.entities.expressions import Values
-from compactor.entities.matching import groups_of_rule, starts_of, values_of_rules
+from compactor.entities.matching import Aside, groups_of_rule, starts_of, values_of_rules
 from compactor.entities.pairs import ALWAYS
 from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
@@ -82,7 +82,8 @@ def link_batches(
     spec: EntityMergeSpec,
     datasets: Sequence[Entities],
     labels: I64,
-    always: Sequence[tuple[int, int]] = (),
+    always: Sequence[tuple[int, int]],
+    aside: Sequence[Aside],
 ) -> Iterator[pa.RecordBatch]:
     """Yields the links inside clusters in the schema `LINKS`, at most one for each value of an entity.
 
@@ -103,7 +104,8 @@ def link_batches(
     if always:
         one, other = np.array(always, np.int64).T
         yield batch(ALWAYS, pa.nulls(len(one), TEXT), one, other)
-    for rule, sides in zip(spec.rules, values_of_rules(spec, datasets), strict=True):
+    found = values_of_rules(spec, datasets, aside=aside)
+    for rule, sides in zip(spec.rules, found, strict=True):
         shared = _by_cluster(shared_values(*sides), labels)
         values, *ends = _spanning(shared, is_mirrored=rule.left == rule.right)
         yield batch(rule_text(rule), shared.texts.take(pa.array(values)), *ends)
@@ -159,13 +161,14 @@ class Ties:
         self,
         spec: EntityMergeSpec,
         datasets: Sequence[Entities],
-        always: Sequence[tuple[int, int]] = (),
+        always: Sequence[tuple[int, int]],
+        aside: Sequence[Aside],
     ) -> None:
         self.names: list[tuple[int, str]] = []
         """Rule and text of each value."""
         self._has: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._entities: tuple[list[list[int]], list[list[int]]] = [], []
-        for rule, sides in enumerate(values_of_rules(spec, datasets)):
+        for rule, sides in enumerate(values_of_rules(spec, datasets, aside=aside)):
             self._add(rule, shared_values(*sides))
         for pair in always:
             ends = [np.array([number]) for number in pair]

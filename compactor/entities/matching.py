@@ -27,8 +27,15 @@ from compactor.entities.expressions import (
     shown,
 )
 from compactor.entities.memory import Charge, unlimited
-from compactor.entities.rule_figures import RuleFigures, Shared, ValueFigures, counts_of, cut
-from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.rule_figures import (
+    AsideFigures,
+    RuleFigures,
+    Shared,
+    ValueFigures,
+    counts_of,
+    cut,
+)
+from compactor.entities.spec import EntityMergeSpec, OnTooMany
 from compactor.entities.texts import I64
 from compactor.errors import JobError
 from lsm_fragment import compute as pc
@@ -39,6 +46,20 @@ class Edges(NamedTuple):
 
     left: I64
     right: I64
+
+
+class Aside(NamedTuple):
+    """The values of a rule that are put aside, because more than `max_merged` entities share them."""
+
+    texts: pa.Array
+    """Large strings. Shape (values,)."""
+    entities: I64
+    """How many entities have each value."""
+
+    def figures(self) -> AsideFigures:
+        return AsideFigures(
+            len(self.texts), int(self.entities.sum()), _most_shared(self.texts, self.entities)
+        )
 
 
 def starts_of(datasets: Sequence[Entities]) -> I64:
@@ -59,25 +80,43 @@ def part_of(datasets: Sequence[Entities], members: I64) -> list[Entities]:
 
 def edges(
     spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
-) -> tuple[Edges, list[RuleFigures]]:
-    """Returns the edges of all rules, and figures of each. Deleted entities have no edges."""
-    found, figures = [], [RuleFigures.none_of(rule) for rule in spec.rules]
+) -> tuple[Edges, list[RuleFigures], list[Aside]]:
+    """Returns the edges of all rules, and figures and the values put aside of each. Deleted entities have no
+    edges."""
+    found, asides = [], []
+    figures = [RuleFigures.none_of(rule) for rule in spec.rules]
     for sides, of_rule in zip(values_of_rules(spec, datasets, charge), figures, strict=True):
         groups = groups_of_rule(*sides)
-        found.append(edges_of_groups(groups))
+        entities = groups.entities()
+        is_aside = too_common(spec, groups.ties, entities)
+        found.append(edges_of_groups(groups, ~is_aside))
         of_rule.add(counts_of(sides))
-        of_rule.add_distinct(
-            *distinct_of(groups.texts, groups.on_left, groups.on_right, groups.entities())
-        )
-    return _all_of(found), figures
+        on_sides = groups.on_left, groups.on_right
+        of_rule.add_distinct(*distinct_of(groups.texts, *on_sides, entities, is_aside))
+        asides.append(Aside(groups.texts.filter(pa.array(is_aside)), entities[is_aside]))
+        of_rule.put_aside = asides[-1].figures()
+    return _all_of(found), figures, asides
+
+
+def too_common(
+    spec: EntityMergeSpec, ties: npt.NDArray[np.bool_], entities: I64
+) -> npt.NDArray[np.bool_]:
+    """Returns which values of a rule are put aside. ties, entities: as in `Groups`."""
+    if spec.on_too_many is OnTooMany.REFUSE:
+        return np.zeros(len(ties), np.bool_)
+    return ties & (entities > spec.max_merged)
 
 
 def values_of_rules(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    charge: Charge = unlimited,
+    aside: Sequence[Aside] = (),
 ) -> Iterator[tuple[Values, Values]]:
     """Yields the left and right values of each rule, with entity numbers.
 
     charge: called with the size of values held, and with a negative size after the last rule that reads them.
+    aside: the values of each rule to leave out; empty for none.
     Raises `JobError` for too many combinations of values.
     """
     starts = starts_of(datasets)
@@ -102,12 +141,20 @@ def values_of_rules(
 
     last_use = {operand: n for n, rule in enumerate(spec.rules) for operand in rule}
     for number, rule in enumerate(spec.rules):
-        yield values(rule.left), values(rule.right)
+        sides = values(rule.left), values(rule.right)
+        yield _without(*sides, aside[number]) if aside else sides
         for operand in rule:
             if last_use[operand] == number:
                 gone = known.pop(operand, None)
                 if gone is not None:
                     charge(-gone.rows.nbytes - gone.texts.nbytes)
+
+
+def _without(left: Values, right: Values, aside: Aside) -> tuple[Values, Values]:
+    if not len(aside.texts):
+        return left, right
+    stay = (pc.invert(pc.is_in(v.texts, value_set=aside.texts)) for v in (left, right))
+    return left.kept(next(stay)), right.kept(next(stay))
 
 
 def values_of(expression: Expression, entities: Entities, *, keeps_blanks: bool = False) -> Values:
@@ -119,9 +166,10 @@ def values_of(expression: Expression, entities: Entities, *, keeps_blanks: bool 
     return found._replace(rows=living[found.rows])
 
 
-def edges_of_groups(groups: Groups) -> Edges:
-    """Returns the edges of a rule."""
-    matches = groups.ties[groups.of]
+def edges_of_groups(groups: Groups, counts: npt.NDArray[np.bool_] | None = None) -> Edges:
+    """Returns the edges of a rule. counts: which groups count; None for all."""
+    ties = groups.ties if counts is None else groups.ties & counts
+    matches = ties[groups.of]
     centers, nodes = groups.firsts[groups.of[matches]], groups.nodes[matches]
     is_edge = centers != nodes
     return Edges(centers[is_edge], nodes[is_edge])
@@ -172,16 +220,24 @@ def distinct_of(
     on_left: npt.NDArray[np.bool_],
     on_right: npt.NDArray[np.bool_],
     entities: I64,
+    is_aside: npt.NDArray[np.bool_],
 ) -> tuple[int, int, Shared]:
-    """Returns the distinct values of both sides of a rule, and those in common. Arguments as in `Groups`."""
-    shared = np.flatnonzero(on_left & on_right & (entities > 1))
-    most = None
-    if len(shared):
-        count = int(entities[shared].max())
-        best = texts.take(pa.array(shared[entities[shared] == count]))
-        most = ValueFigures(cut(pc.min(best).as_py()), count)
+    """Returns the distinct values of both sides of a rule, and those in common. Arguments as in `Groups`.
+
+    is_aside: which values are put aside.
+    """
+    shared = np.flatnonzero(on_left & on_right & (entities > 1) & ~is_aside)
+    most = _most_shared(texts.take(pa.array(shared)), entities[shared])
     counts = (int(np.count_nonzero(on_left)), int(np.count_nonzero(on_right)))
     return *counts, Shared(len(shared), most)
+
+
+def _most_shared(texts: pa.Array, entities: I64) -> ValueFigures | None:
+    if not len(texts):
+        return None
+    count = int(entities.max())
+    best = texts.filter(pa.array(entities == count))
+    return ValueFigures(cut(pc.min(best).as_py()), count)
 
 
 def groups_of_rule(left: Values, right: Values) -> Groups:

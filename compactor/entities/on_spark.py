@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from compactor.common.clock import random_id
@@ -28,6 +29,7 @@ from compactor.entities.datasets import place_in
 from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID
+from compactor.entities.matching import Aside
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
@@ -78,6 +80,7 @@ class SparkEntityMerge:
             raise UsageError("always, never: leave out --master: one process keeps such pairs")
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector = connector
+        self._aside: tuple[Aside, ...] = ()
         self._target = Target(run.store)
         self._located, self.report = self._target.begin(run)
 
@@ -103,7 +106,13 @@ class SparkEntityMerge:
                 dataset.name if at is None else at.shown
                 for dataset, at in zip(self._spec.datasets, self._located, strict=True)
             ]
-            context = Context(self._spec, tuple(names), staging, run_id, self._limit)
+            context = Context(
+                spec=self._spec,
+                names=tuple(names),
+                staging=staging,
+                run_id=run_id,
+                memory_limit_bytes=self._limit,
+            )
             jobs = Jobs(spark, options, self._limit, _MEMORY_FACTOR, stack)
             found = self._find(jobs, context)
             target = self._target
@@ -203,7 +212,8 @@ class SparkEntityMerge:
         labelled.release()
         report = self.report
         report.sizes = total_sizes(clusters)
-        report.largest = largest_clusters(jobs, context, homes, clusters, labels)
+        known = replace(context, aside=self._aside)
+        report.largest = largest_clusters(jobs, known, homes, clusters, labels)
         return clusters
 
     def _labels(
@@ -256,6 +266,9 @@ class SparkEntityMerge:
         for said in matched.summaries.values():
             for rule, figures in zip(self.report.rules, said["rules"], strict=True):
                 matching.add_distinct(rule, figures)
+        self._aside = matching.asides_in(matched.summaries.values(), len(self.report.rules))
+        for rule, aside in zip(self.report.rules, self._aside, strict=True):
+            rule.put_aside = aside.figures()
 
     def _show_round(self, round_: Round) -> None:
         self._on_progress(
@@ -280,7 +293,8 @@ class SparkEntityMerge:
             (said["dataset"], said["id"], said["component"]) for said in done.summaries.values()
         )
         first = f"{entity} of dataset {self._spec.datasets[dataset].name}"
-        values = common_values(jobs, context, homes, largest).get(component, [])
+        known = replace(context, aside=self._aside)
+        values = common_values(jobs, known, homes, largest).get(component, [])
         raise too_many(self._spec, count, first, values)
 
     def _written(self, jobs: Jobs) -> Done | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from compactor.common.counts import counted
@@ -34,6 +34,16 @@ class ValueFigures:
 
 
 @dataclass(slots=True)
+class AsideFigures:
+    """The values of a rule that were put aside, because too many entities share them."""
+
+    values: int = 0
+    entities: int = 0
+    """Entities of all these values; one that has several counts for each."""
+    most_shared: ValueFigures | None = None
+
+
+@dataclass(slots=True)
 class SideFigures:
     """One side of a rule."""
 
@@ -54,9 +64,10 @@ class RuleFigures:
     left: SideFigures
     right: SideFigures
     matches: int = 0
-    """Distinct values that both sides have, and at least two entities."""
+    """Distinct values that both sides and at least two entities have, without those put aside."""
     most_shared: ValueFigures | None = None
     """The one of them that most entities have."""
+    put_aside: AsideFigures = field(default_factory=AsideFigures)
 
     @property
     def text(self) -> str:
@@ -83,7 +94,7 @@ class RuleFigures:
 
 
 class Shared(NamedTuple):
-    """Values that both sides of a rule have."""
+    """Values that both sides of a rule have, and that are not put aside."""
 
     matches: int
     most: ValueFigures | None
@@ -112,6 +123,13 @@ def lines_of_rules(rules: Sequence[RuleFigures]) -> Iterator[str]:
                 f"; most shared is {most.value}, by {counted(most.entities, 'entity', 'entities')}"
             )
         yield line
+        if rule.put_aside.most_shared is not None:
+            aside, most = rule.put_aside, rule.put_aside.most_shared
+            yield (
+                f"{rule.text}: {counted(aside.values, 'value')} put aside, of "
+                f"{counted(aside.entities, 'entity', 'entities')}; most shared is {most.value}, by "
+                f"{counted(most.entities, 'entity', 'entities')}"
+            )
 
 
 def dropping_sides(rules: Sequence[RuleFigures]) -> Iterator[SideFigures]:
@@ -129,6 +147,11 @@ def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
         if empty:
             names = " and ".join(side.expression for side in empty)
             yield f"{start}no entity has {names}; correct the name, or leave the rule out"
+        elif not rule.matches and rule.put_aside.values:
+            yield (
+                f"{start}all values that both sides have are put aside; correct the values, or raise "
+                "max_merged"
+            )
         elif not rule.matches:
             found = " and ".join(f"{counted(s.values, 'value')} of {s.expression}" for s in sides)
             yield f"{start}{found} have none in common; compare types and forms of the values"

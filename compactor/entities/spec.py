@@ -70,6 +70,15 @@ class OnNever(StrEnum):
     """Their cluster is divided at the weakest rules."""
 
 
+class OnTooMany(StrEnum):
+    """What happens to a value that more than `max_merged` entities share."""
+
+    REFUSE = "refuse"
+    """The run fails and writes nothing."""
+    IGNORE_VALUE = "ignore_value"
+    """The value is put aside: it links nothing, and is counted."""
+
+
 IdPairs = tuple[tuple[str, str], ...] | str
 """Pairs of entities, or the file that has them."""
 
@@ -99,6 +108,7 @@ class _MergeSettings(BaseModel):
     identity: Identity = Identity.COMPOSITE
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = Field(default=DEFAULT_MAX_MERGED, ge=1, strict=True)
+    on_too_many: OnTooMany = OnTooMany.REFUSE
     max_ended_percent: int = Field(default=DEFAULT_MAX_ENDED_PERCENT, ge=0, le=100, strict=True)
     min_ended: int = Field(default=DEFAULT_MIN_ENDED, ge=1, strict=True)
     initial_datasets: tuple[str, ...] | None = None
@@ -126,6 +136,7 @@ class EntityMergeSpec:
     strategy: PropertyStrategy = PropertyStrategy.DEFAULT
     max_merged: int = DEFAULT_MAX_MERGED
     """Maximum entities in a cluster."""
+    on_too_many: OnTooMany = OnTooMany.REFUSE
     max_ended_percent: int = DEFAULT_MAX_ENDED_PERCENT
     """Maximum share of the table's living entities that a run may replace or delete."""
     min_ended: int = DEFAULT_MIN_ENDED
@@ -180,6 +191,7 @@ def spec_of(document: Document) -> EntityMergeSpec:
         identity=settings.identity,
         strategy=settings.strategy,
         max_merged=settings.max_merged,
+        on_too_many=settings.on_too_many,
         max_ended_percent=settings.max_ended_percent,
         min_ended=settings.min_ended,
         initial_datasets=tuple(d.name for d in datasets) if initial is None else initial,

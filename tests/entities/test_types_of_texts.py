@@ -137,6 +137,7 @@ def test_what_functions_leave_out_is_counted_of_living_entities(
             "right": {"expression": "b.tel", "values": 2, "distinct": 2, "dropped": 0},
             "matches": 1,
             "most_shared": {"value": '"1"', "entities": 2},
+            "put_aside": {"values": 0, "entities": 0, "most_shared": None},
         }
     ]
     assert command(call) == 0

@@ -165,7 +165,8 @@ RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
     identity=st.sampled_from(["composite", "first"]),
     strategy=st.sampled_from(["default", "compact", "list"]),
     survivors=st.sampled_from([{}, {"k": "longest"}, {"m": {"newest": "k"}, "k": "list"}]),
-    most=st.sampled_from([3, 50]),
+    most=st.sampled_from([2, 3, 50]),
+    on_too_many=st.sampled_from(["refuse", "ignore_value"]),
     parts=st.sampled_from([1, 2, 5]),
 )
 def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
@@ -175,6 +176,7 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
     strategy: str,
     survivors: Any,
     most: int,
+    on_too_many: str,
     parts: int,
 ) -> None:
     """Rows, `_updated`, signatures, reports, what is refused, and what the table remembers."""
@@ -195,6 +197,7 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
         strategy=strategy,
         survivors=survivors,
         max_merged=most,
+        on_too_many=on_too_many,
     )
     for a, b, c in runs:
         write(folder, {"A": a, "B": b, "C": c})
@@ -308,7 +311,11 @@ class TestRuns:
         both.run(spec("A a", "B b", equality=ON_K))
         assert len(rows(both.many)[0]["$ids"]) == 301
         context = Context(
-            spec("A a", "B b", equality=ON_K), ("A", "B"), str(tmp_path / "x"), "r", 1 << 30
+            spec=spec("A a", "B b", equality=ON_K),
+            names=("A", "B"),
+            staging=str(tmp_path / "x"),
+            run_id="r",
+            memory_limit_bytes=1 << 30,
         )
         lines = pa.RecordBatch.from_pydict(
             {
@@ -332,6 +339,20 @@ class TestRefused:
         monkeypatch.setattr(matching, "label", None)
         with refuses(JobError):
             run_in_tasks(chosen, both.many, tmp_path)
+
+    def test_a_value_put_aside_links_nothing_and_is_named_for_no_cluster(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        many = [{"_id": f"a{n}", "k": ["n/a", n % 3]} for n in range(8)]
+        write(tmp_path, {"A": many, "B": [{"_id": f"b{n}", "k": ["n/a", n]} for n in range(3)]})
+        chosen = spec("A a", "B b", equality=ON_K, max_merged=4, on_too_many="ignore_value")
+        said = both.run(chosen)
+        assert "put_aside=AsideFigures(values=1, entities=11" in said
+        assert len(rows(both.many)) == 3
+        write(tmp_path, {"B": [{"_id": "b", "k": ["n/a", 0, 1, 2]}]})
+        refused = both.run(chosen)
+        assert refused.startswith("JobError: 9 entities would become one")
+        assert "the commonest value is 0 by" in refused
 
     @pytest.mark.parametrize("parts", [1, 7])
     def test_ids_that_collide_across_tasks(self, both: Both, tmp_path: Path, parts: int) -> None:

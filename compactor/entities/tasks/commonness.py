@@ -26,7 +26,7 @@ def values_at_home(context: Context, home: Partition, given: TaskInput) -> TaskO
     places, components = ints_of(asked, NODE) & PLACE, ints_of(asked, LABEL)
     for component in np.unique(components).tolist():
         part = part_of(entities, np.unique(places[components == component]))
-        for batch in values_of_cluster(context.spec, part):
+        for batch in values_of_cluster(context.spec, part, context.aside):
             owner = pa.repeat(component, batch.num_rows)
             yield TaskRows(batch.append_column(LABEL, owner))
     yield TaskSummary({})

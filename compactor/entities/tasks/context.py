@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from compactor.entities.datasets import Located
 from compactor.entities.expressions import ID
+from compactor.entities.matching import Aside
 from compactor.entities.memory import EntityMemory
 from compactor.entities.spec import EntityMergeSpec
 from compactor.spark.shuffle.task import PLACE_BITS
@@ -29,7 +30,7 @@ RULE: Final = "rule"
 TEXT_OF_VALUE: Final = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Input of every task. Picklable."""
 
@@ -41,6 +42,8 @@ class Context:
     run_id: str
     memory_limit_bytes: int
     """Memory limit per task."""
+    aside: tuple[Aside, ...] = ()
+    """Values of each rule that link nothing, once they are known."""
 
     def memory(self) -> Callable[[int], None]:
         return EntityMemory(self.memory_limit_bytes).charging_part()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.entities.expressions import ID
-from compactor.entities.matching import distinct_of
+from compactor.entities.matching import Aside, distinct_of, too_common
 from compactor.entities.rule_figures import RuleFigures, Shared, ValueFigures
 from compactor.entities.tasks.context import (
     GROUP,
@@ -22,6 +22,7 @@ from compactor.entities.tasks.context import (
     Partition,
 )
 from compactor.entities.tasks.lines import all_rows, array_of, ints_of, number_of
+from compactor.entities.texts import TEXT
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
@@ -44,16 +45,21 @@ def match(context: Context, given: TaskInput) -> TaskOutput:
     np.minimum.at(firsts, of, nodes)
     entities = np.bincount(of, ints_of(found, "entities"), len(count)).astype(np.int64)
     # A rule inside one dataset has values that only one entity has, on both sides.
-    matched = (on_left & on_right & (entities > 1))[of]
+    ties = on_left & on_right & (entities > 1)
+    is_aside = too_common(context.spec, ties, entities)
+    matched = (ties & ~is_aside)[of]
     groups = ints_of(found, GROUP)[matched]
     if len(groups):
         yield TaskRows(pa.RecordBatch.from_pydict({GROUP: groups, NODE: firsts[of[matched]]}))
-    figures = []
+    figures, asides = [], []
     for rule in range(rules):
         own = np.flatnonzero(keys % rules == rule)
         texts = coded.dictionary.take(pa.array(keys[own] // rules))
-        figures.append(distinct_of(texts, on_left[own], on_right[own], entities[own]))
-    yield TaskSummary({"rules": [_as_json(*each) for each in figures]})
+        sides = on_left[own], on_right[own]
+        figures.append(distinct_of(texts, *sides, entities[own], is_aside[own]))
+        texts = texts.filter(pa.array(is_aside[own]))
+        asides.append([texts.to_pylist(), entities[own[is_aside[own]]].tolist()])
+    yield TaskSummary({"rules": [_as_json(*each) for each in figures], "aside": asides})
 
 
 def _as_json(left: int, right: int, shared: Shared) -> list[Any]:
@@ -65,6 +71,18 @@ def add_distinct(rule: RuleFigures, said: Sequence[Any]) -> None:
     """Adds the figures of one task of `match` to those of a rule."""
     left, right, matches, most = said
     rule.add_distinct(left, right, Shared(matches, most and ValueFigures(*most)))
+
+
+def asides_in(summaries: Iterable[Mapping[str, Any]], rules: int) -> tuple[Aside, ...]:
+    """Returns the values of each rule that the tasks of `match` put aside."""
+    found: list[tuple[list[str], list[int]]] = [([], []) for _ in range(rules)]
+    for said in summaries:
+        for (texts, entities), (more, counts) in zip(found, said["aside"], strict=True):
+            texts += more
+            entities += counts
+    return tuple(
+        Aside(pa.array(texts, TEXT), np.array(entities, np.int64)) for texts, entities in found
+    )
 
 
 def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterator[pa.RecordBatch]:
