@@ -23,9 +23,10 @@ from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
 from compactor.entities.connecting import Connected, connected
 from compactor.entities.datasets import Located, read_batches, read_dataset
-from compactor.entities.entities import Entities
+from compactor.entities.entities import DELETED, Entities
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, explain
+from compactor.entities.expressions import ID, IDS
 from compactor.entities.links import link_batches
 from compactor.entities.memory import Charge, EntityMemory, unlimited
 from compactor.entities.output import (
@@ -35,11 +36,13 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.preview import largest_changes
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.target import OPTIONS, SORT, Target
 from compactor.errors import UsageError
+from compactor.read.scan import scan
 from compactor.write.ingest import ingest_batches
 
 
@@ -136,11 +139,12 @@ class EntityMerge:
         Raises `CommitConflictError` if another run has committed meanwhile, and the errors of `look`; then
         nothing is written.
         """
-        report, batches = self.look()
+        report, changes = self._found()
         target = self._target
         if target.store is None or target.log is None or report.waiting_for:
             return report
         after = target.state_after(self._spec, report)
+        batches = self._batches(changes)
         if batches is None:
             report.version = target.remember(after) or report.version
             return report
@@ -158,11 +162,21 @@ class EntityMerge:
         return report
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
-        """Returns the report of a dry run, and the rows it would write; None without rows.
+        """Returns the report of a dry run with the largest changes, and the rows it would write; None without
+        rows.
 
         Raises `InputError` for unreadable datasets, `UsageError` if they need a full run or `allow_changes`,
         `JobError` for too large a cluster or too much memory.
         """
+        report, changes = self._found()
+        if self._merged is not None and changes is not None:
+            written = self._written([ID, IDS, DELETED])
+            clusters = self._merged.clusters
+            report.changes = largest_changes(self._merged.datasets, clusters, changes, written)
+        return report, self._batches(changes)
+
+    def _found(self) -> tuple[EntityMergeReport, Difference | None]:
+        """Returns the report without the largest changes, and what changes; None if the run has to wait."""
         located, report = self._target.begin(self._run)
         if report.waiting_for:
             return report, None
@@ -187,10 +201,19 @@ class EntityMerge:
         report.unchanged = report.clusters - len(changes.clusters)
         report.living_before, report.ended = changes.living_before, changes.ended
         check_ended(report, self._run)
-        first = self._target.first_updated
-        report.next_updated = first + changes.rows
-        known = self._target.columns
-        return report, merged.batches(changes, first, known) if changes.rows else None
+        report.next_updated = self._target.first_updated + changes.rows
+        return report, changes
+
+    def _batches(self, changes: Difference | None) -> EntityBatches | None:
+        if self._merged is None or changes is None or not changes.rows:
+            return None
+        return self._merged.batches(changes, self._target.first_updated, self._target.columns)
+
+    def _written(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yields columns of the table's rows; nothing before the first run."""
+        target = self._target
+        if target.store is not None and target.before is not None:
+            yield from scan(target.store, target.snapshot, columns)
 
     def links(self) -> Iterator[pa.RecordBatch]:
         """Yields the links of the entities that `look` or `run` has read, in the schema `LINKS`."""

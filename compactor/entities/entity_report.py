@@ -9,6 +9,7 @@ from typing import Any
 from compactor.common.counts import counted
 from compactor.entities.cluster_figures import ClusterFigures, lines_of_clusters
 from compactor.entities.cutting import CutFigures
+from compactor.entities.preview import Change, lines_of_changes
 from compactor.entities.rule_figures import RuleFigures, lines_of_rules, warnings_of
 
 
@@ -44,6 +45,8 @@ class EntityMergeReport:
     """What pairs of `never` have cut."""
     pair_warnings: tuple[str, ...] = ()
     """Lines about pairs that name no entity."""
+    changes: list[Change] = field(default_factory=list)
+    """The largest changes that a dry run in one process would write."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that have to exist and do not; if any, the run did nothing."""
 
@@ -65,10 +68,11 @@ class EntityMergeReport:
         )
 
     def lines(self) -> Iterator[str]:
-        """Yields lines about rules, pairs and clusters."""
+        """Yields lines about rules, pairs, clusters and changes."""
         yield from lines_of_rules(self.rules)
         yield from self.cuts.lines()
         yield from lines_of_clusters(self.sizes, self.largest)
+        yield from lines_of_changes(self.changes)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"merged": self.merged, "warnings": self.warnings}

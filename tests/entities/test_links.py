@@ -167,7 +167,7 @@ def test_a_run_reports_the_values_of_rules_and_the_largest_clusters(
         ("[eq, a.k, b.k]", "7", 6),
         ("[eq, a.l, b.l]", '"x"', 5),
     ]
-    assert merge(tmp_path, "--dry-run") == 0
+    assert merge(tmp_path, "--output", str(tmp_path / "t")) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
         "[eq, a.k, b.k]: 12 (5 distinct) and 3 (2 distinct) values, 1 in common; most shared is 7, by "
         "6 entities",
