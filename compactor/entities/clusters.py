@@ -17,6 +17,7 @@ from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
+from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import mix, value_hashes
 from lsm_fragment.arrays.nested import build_list
@@ -73,7 +74,8 @@ def clusters_of(
         kept = _kept_by_first(spec, ids, deleted, offsets[members[firsts]])
         members = members[np.repeat(kept, counts)]
         counts, deleted, ids = counts[kept], deleted[kept], ids.filter(pa.array(kept))
-    elif pc.any(pc.match_substring(all_ids, "|")).as_py():  # without "|", ids are unique
+    elif spec.identity is Identity.COMPOSITE and pc.any(pc.match_substring(all_ids, "|")).as_py():
+        # without "|", ids are unique
         _check_composite(ids)
     hashes = _member_hashes(datasets, starts)
     signatures = _signatures(spec, hashes[members], counts)
@@ -101,11 +103,16 @@ def _check_size(
 
 def cluster_ids(identity: Identity, offsets: I64, ids: pa.Array, counts: I64) -> pa.Array:
     """Returns the ids of clusters from those of their members. offsets: of the members' datasets."""
-    if identity is Identity.FIRST:
-        return ids.take(pa.array(np.cumsum(counts) - counts))
+    if identity is not Identity.COMPOSITE:
+        firsts = np.cumsum(counts) - counts
+        offsets, ids = offsets[firsts], ids.take(pa.array(firsts))
+        if identity is Identity.FIRST:
+            return ids
+        counts = np.ones(len(counts), np.int64)
     parts = pc.binary_join_element_wise(pa.array(offsets).cast(TEXT), ids, text_scalar("|"))
     lists = build_list(pa.large_list(TEXT), counts, parts, None)
-    return pc.binary_join(lists, text_scalar("|"))
+    joined = pc.binary_join(lists, text_scalar("|"))
+    return joined if identity is Identity.COMPOSITE else keys_of(joined)
 
 
 def _check_composite(ids: pa.Array) -> None:

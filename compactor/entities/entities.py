@@ -42,7 +42,11 @@ REPLACED: Final = "$replaced"
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
 KEY: Final = "$key"
-RESERVED: Final = (ID, KEY, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+MEMBERS: Final = "$members"
+SINCE: Final = "$since"
+WRITTEN: Final = (ID, KEY, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+"""Columns of every table of an entity merge, beside properties."""
+RESERVED: Final = (*WRITTEN, MEMBERS, SINCE)
 """Columns that an entity merge writes itself, never properties."""
 _TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
 _FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)

@@ -6,7 +6,7 @@ Each stage is a function on columns, so that a caller can replace one of them (`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from compactor.entities.clusters import Clusters, clusters_of
 from compactor.entities.components import Components, components
 from compactor.entities.connecting import Connected, connected
 from compactor.entities.datasets import Located, read_batches, read_dataset
-from compactor.entities.entities import DELETED, Entities
+from compactor.entities.entities import DELETED, MEMBERS, Entities
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, explain
 from compactor.entities.expressions import ID, IDS
@@ -39,7 +39,8 @@ from compactor.entities.output import (
 from compactor.entities.preview import largest_changes
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
-from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.spec import EntityMergeSpec, Identity
+from compactor.entities.stable import COLUMNS, Histories, Lineage, stable_ids
 from compactor.entities.target import OPTIONS, SORT, Target
 from compactor.errors import UsageError
 from compactor.read.scan import scan
@@ -54,6 +55,8 @@ class MergedClusters:
     datasets: Sequence[Entities]
     clusters: Clusters
     connected: Connected
+    lineage: Lineage | None = None
+    """With `identity: stable`."""
 
     def largest(self) -> list[ClusterFigures]:
         """Returns the largest clusters with their commonest values."""
@@ -76,7 +79,15 @@ class MergedClusters:
         self, changes: Difference, first_updated: int, known: pa.Schema | None = None
     ) -> EntityBatches:
         """known: as of `EntityBatches`."""
-        return EntityBatches(self.spec, self.datasets, self.clusters, changes, first_updated, known)
+        return EntityBatches(
+            self.spec,
+            self.datasets,
+            self.clusters,
+            changes,
+            first_updated,
+            known,
+            lineage=self.lineage,
+        )
 
 
 def merge_entities(
@@ -183,11 +194,14 @@ class EntityMerge:
         datasets = self._read(located)
         self._on_progress("comparing")
         try:
-            merged = self._merged = merge_entities(
+            merged = merge_entities(
                 self._spec, datasets, self._connect, self._memory.charging("values of rules")
             )
         except SameIdError as error:
             raise error.placed(located) from None
+        if self._spec.identity is Identity.STABLE:
+            merged = self._stable(merged)
+        self._merged = merged
         changes = self._changes(merged.clusters)
         report.entities_read = sum(d.rows for d in datasets)
         report.rules, report.cuts = merged.connected.rules, merged.connected.cuts
@@ -203,6 +217,14 @@ class EntityMerge:
         check_ended(report, self._run)
         report.next_updated = self._target.first_updated + changes.rows
         return report, changes
+
+    def _stable(self, merged: MergedClusters) -> MergedClusters:
+        """Gives the clusters the ids that their members have in the table."""
+        is_known = MEMBERS in self._target.columns.names
+        histories = Histories.of(self._written(COLUMNS) if is_known else ())
+        numbers = self._target.numbers
+        ids, lineage = stable_ids(merged.datasets, merged.clusters, numbers, histories)
+        return replace(merged, clusters=replace(merged.clusters, ids=ids), lineage=lineage)
 
     def _batches(self, changes: Difference | None) -> EntityBatches | None:
         if self._merged is None or changes is None or not changes.rows:

@@ -43,6 +43,7 @@ from compactor.entities.spark_flows import (
     labels_home,
 )
 from compactor.entities.spark_write import FoundClusters, write_clusters
+from compactor.entities.spec import Identity
 from compactor.entities.target import Target
 from compactor.entities.tasks import clustering, differing, matching, reading
 from compactor.entities.tasks.context import (
@@ -78,6 +79,8 @@ class SparkEntityMerge:
         self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
         if run.spec.always or run.spec.never:
             raise UsageError("always, never: leave out --master: one process keeps such pairs")
+        if run.spec.identity is Identity.STABLE:
+            raise UsageError("identity: stable: leave out --master: one process keeps such ids")
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector = connector
         self._aside: tuple[Aside, ...] = ()

@@ -17,8 +17,10 @@ from compactor.entities.column_types import JSON, NO_KINDS, Kinds, kinds_in, typ
 from compactor.entities.entities import (
     DELETED,
     KEY,
+    MEMBERS,
     REPLACED,
     SIGNATURE,
+    SINCE,
     UPDATED,
     Entities,
 )
@@ -27,6 +29,7 @@ from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, surviv
 from compactor.entities.matching import starts_of
 from compactor.entities.properties import stored, values_in
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
+from compactor.entities.stable import Lineage
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import DataError
 from compactor.files.source import FileBatches
@@ -51,6 +54,10 @@ _INTERNAL: Final = (
     pa.field(REPLACED, pa.bool_()),
     pa.field(UPDATED, pa.int64()),
     pa.field(SIGNATURE, pa.int64()),
+)
+_OF_LINEAGE: Final = (
+    pa.field(MEMBERS, pa.list_(pa.string())),
+    pa.field(SINCE, pa.list_(pa.int64())),
 )
 
 
@@ -190,15 +197,16 @@ class EntityBatches(FileBatches):
         first_updated: int,
         known: pa.Schema | None = None,
         names: Sequence[str] = (),
+        lineage: Lineage | None = None,
     ) -> None:
         """known: the table's columns, whose types bind those of the rows; None if all are to be JSON. names:
-        columns that the rows have in any case."""
+        columns that the rows have in any case. lineage: what the rows say of their members, if anything."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
         self._spec, self._datasets = spec, datasets
         self._clusters, self._changes = clusters, changes
-        self._first_updated = first_updated
+        self._first_updated, self._lineage = first_updated, lineage
         self.kinds = dict.fromkeys(names, NO_KINDS) | self._kinds()
         """Kinds of the values of each property of the folded entities, which becomes a column."""
         types = {
@@ -206,6 +214,8 @@ class EntityBatches(FileBatches):
             for name, kinds in self.kinds.items()
         }
         self.schema = written_schema(types)
+        if lineage is not None:
+            self.schema = pa.schema([*self.schema, *_OF_LINEAGE])
 
     @property
     def bytes_consumed(self) -> int:
@@ -299,6 +309,13 @@ class EntityBatches(FileBatches):
             UPDATED: pa.array(np.arange(first_updated, first_updated + len(rows))),
             SIGNATURE: pa.array(clusters.signatures[chosen]).take(at),
         }
+        if self._lineage is not None:
+            updated = first_updated + np.flatnonzero(~is_gone)
+            there = self._lineage.of_rows(members, counts, updated)
+            before = self._lineage.histories.oldest(names.filter(gone))
+            after = len(chosen) + np.cumsum(is_gone) - 1
+            for name, *parts in zip((MEMBERS, SINCE), there, before, strict=True):
+                values[name] = take(pa.concat_arrays(parts), np.where(is_gone, after, numbers))
         columns = []
         for field in self.schema:
             if field.name in values:

@@ -48,6 +48,8 @@ class Identity(StrEnum):
     """Uses `offset|id|offset|id`, of all members."""
     FIRST = "first"
     """Uses the id of the first member."""
+    STABLE = "stable"
+    """Keeps the id of the oldest member's cluster; uses `offset|id` of the oldest member for a new one."""
 
 
 class PropertyStrategy(StrEnum):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, Self
 
-from compactor.entities.entities import RESERVED
+from compactor.entities.entities import WRITTEN
 from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
 from compactor.errors import CompactorError, DataError, UsageError
@@ -19,7 +19,7 @@ from lsm_fragment.errors import cause_of
 _PROPERTY: Final = "entity_merge"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """State for the next run."""
 
@@ -29,6 +29,9 @@ class State:
     """Names of the datasets that existed."""
     next_updated: int = 0
     """`_updated` of the next entity to be written."""
+    numbers: tuple[int, ...] = ()
+    """Number of each dataset, which it keeps wherever it stands, and which no other dataset ever gets."""
+    next_number: int = 0
     report: tuple[str, ...] = field(default=(), compare=False)
     """Lines about the last run that committed, which `compactor report` shows."""
 
@@ -41,7 +44,7 @@ class State:
         if metadata is None:
             return None
         text = dict(metadata.properties).get(_PROPERTY)
-        missing = [name for name in RESERVED if metadata.stored_name(name) is None]
+        missing = [name for name in WRITTEN if metadata.stored_name(name) is None]
         if text is None or missing:
             cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
             raise UsageError(
@@ -50,10 +53,12 @@ class State:
         try:
             value = json.loads(text)
             return cls(
-                tuple(Dataset(*d) for d in value["datasets"]),
-                tuple(map(str, value["found"])),
-                int(value["next_updated"]),
-                tuple(map(str, value["report"])),
+                datasets=tuple(Dataset(*d) for d in value["datasets"]),
+                found=tuple(map(str, value["found"])),
+                next_updated=int(value["next_updated"]),
+                numbers=tuple(map(int, value["numbers"])),
+                next_number=int(value["next_number"]),
+                report=tuple(map(str, value["report"])),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(
@@ -73,6 +78,28 @@ class State:
         value = asdict(self)
         properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value), KEY_OF: ID}
         return replace(metadata, properties=tuple(properties.items()))
+
+
+def numbers_of(
+    before: State | None, now: Sequence[Dataset], *, full: bool
+) -> tuple[tuple[int, ...], int]:
+    """Returns the number of each dataset, and the next number.
+
+    full: datasets are known by name; else by position, because the name of one may have changed.
+    """
+    known: dict[str, int] = {}
+    following = 0
+    if before is not None:
+        names = before.datasets if full else now
+        known = {d.name: number for d, number in zip(names, before.numbers, strict=False)}
+        following = before.next_number
+    numbers = []
+    for dataset in now:
+        if dataset.name not in known:
+            known[dataset.name] = following
+            following += 1
+        numbers.append(known[dataset.name])
+    return tuple(numbers), following
 
 
 def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) -> None:

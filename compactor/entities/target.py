@@ -13,7 +13,7 @@ from compactor.entities.entities import KEY, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.state import State, check_datasets
+from compactor.entities.state import State, check_datasets, numbers_of
 from compactor.errors import CommitConflictError
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.stores.base import Store
@@ -40,10 +40,16 @@ class Target:
         self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
         self.url = "the table" if store is None else store.url
         self.before = State.of(self.snapshot.metadata, self.url)
+        self._numbers: tuple[tuple[int, ...], int] = (), 0
 
     @property
     def first_updated(self) -> int:
         return 0 if self.before is None else self.before.next_updated
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The datasets' numbers, once the run has begun."""
+        return self._numbers[0]
 
     @property
     def columns(self) -> pa.Schema:
@@ -65,6 +71,7 @@ class Target:
         report.missing_datasets = tuple(absent)
         if self.before is not None and not run.full:
             check_datasets(self.before.datasets, spec.datasets, self.url)
+        self._numbers = numbers_of(self.before, spec.datasets, full=run.full)
         if not spec.ignore_non_existent_datasets:
             report.waiting_for = tuple(name for name in spec.initial_datasets if name in absent)
         if self.before is not None and not report.waiting_for:
@@ -75,7 +82,14 @@ class Target:
         names = (dataset.name for dataset in spec.datasets)
         found = tuple(name for name in names if name not in report.missing_datasets)
         lines = (report.summary, *report.lines())
-        return State(spec.datasets, found, report.next_updated, lines)
+        return State(
+            datasets=spec.datasets,
+            found=found,
+            next_updated=report.next_updated,
+            numbers=self._numbers[0],
+            next_number=self._numbers[1],
+            report=lines,
+        )
 
     def amending(self, after: State) -> Amend:
         """Returns the amendment that stores state `after` with a commit of rows.

@@ -11,7 +11,7 @@ import pytest
 from docs.tools.console_pages import page_as_run
 
 PAGE: Final = Path("docs/reference/entity-merge.md")
-SECTIONS: Final = ("### Values that too many share", "### A preview")
+SECTIONS: Final = ("### Values that too many share", "### Ids that stay", "### A preview")
 
 
 def section(text: str, heading: str) -> str:
