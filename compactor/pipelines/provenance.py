@@ -71,7 +71,7 @@ def with_columns(
 
 def is_coded(column: pa.Array, field: pa.Field) -> bool:
     """Returns whether a column has codes of values of the field's type, as a reader of Parquet may give."""
-    return pt.is_dictionary(column.type) and column.type.value_type == field.type
+    return bool(pt.is_dictionary(column.type) and column.type.value_type == field.type)
 
 
 def without_hidden(batch: pa.RecordBatch) -> pa.RecordBatch:
