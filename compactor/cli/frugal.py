@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import ModuleType
+from importlib import import_module
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from compactor.common.garbage import freeze_for_good
@@ -25,8 +28,6 @@ _ENVIRONMENT: Final = {
 package, here and in child processes. No command needs either, and the linear algebra of NumPy
 and SciPy interrupts a process that cannot start a thread."""
 
-_DOCUMENTATION: Final = "pyarrow.vendored.docscrape"
-
 
 @contextmanager
 def frugal_imports() -> Iterator[None]:
@@ -36,7 +37,8 @@ def frugal_imports() -> Iterator[None]:
     """
     check_room(_ROOM_BYTES)
     os.environ.update(_ENVIRONMENT)
-    sys.modules.setdefault(_DOCUMENTATION, _Undocumented(_DOCUMENTATION))
+    for name, content in _UNUSED.items():
+        sys.modules.setdefault(name, _Unused(name, content))
     with _few_arrow_threads(), _no_pandas_for_arrow(), _nothing_collected():
         yield
 
@@ -82,16 +84,59 @@ def _no_pandas_for_arrow() -> Iterator[None]:
         sys.meta_path.remove(hiding)
 
 
-class _Undocumented(ModuleType):
-    """Stands in for the parser by which PyArrow documents its compute functions while they are imported: half
-    of the time that this takes."""
+class _Unused(ModuleType):
+    """Stands in for a module that a library imports and no command uses."""
 
-    class NumpyDocString:
-        def __init__(self, _text: str) -> None:
-            return
+    def __init__(self, name: str, content: Mapping[str, object]) -> None:
+        super().__init__(name)
+        vars(self).update(content)
 
-        def __getitem__(self, _section: str) -> list[object]:
-            return []
+
+class _NoDocumentation:
+    def __init__(self, _text: str) -> None:
+        return
+
+    def __getitem__(self, _section: str) -> list[object]:
+        return []
+
+
+_UNUSED: Final[Mapping[str, Mapping[str, object]]] = {
+    "pyarrow.vendored.docscrape": {"NumpyDocString": _NoDocumentation},
+    "sqlglot.diff": {"diff": None},
+}
+"""Takes the place of what no command uses: the parser by which PyArrow documents compute functions while they
+are imported, half of the time that this takes, and the comparison of two queries."""
+
+
+def import_functions() -> None:
+    """Imports PyArrow's compute functions without their documentation and signatures, which would take over
+    half of the time."""
+    if "pyarrow.compute" in sys.modules:
+        return
+    replaced = {
+        (textwrap, "dedent"): str,
+        (inspect, "signature"): _NoSignature,
+        (inspect, "Signature"): _no_signature,
+    }
+    own = {place: getattr(*place) for place in replaced}
+    try:
+        for (module, name), other in replaced.items():
+            setattr(module, name, other)
+        import_module("pyarrow.compute")
+    finally:
+        for (module, name), function in own.items():
+            setattr(module, name, function)
+
+
+class _NoSignature:
+    parameters: Mapping[str, object] = MappingProxyType({})
+
+    def __init__(self, _function: object) -> None:
+        return
+
+
+def _no_signature(_parameters: object) -> None:
+    return
 
 
 class _PandasHidden:

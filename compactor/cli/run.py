@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.cli.display import print_table
+from compactor.cli.frugal import import_functions
 from compactor.cli.output import echo_json, warn
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
@@ -19,6 +20,8 @@ from compactor.pipelines.phases import check_pipeline, run_pipeline
 if TYPE_CHECKING:
     from compactor.pipelines.run_report import RunReport
     from compactor.telemetry.metrics.catalog import Change
+
+import_functions()  # each run calls some
 
 _EPILOG = """\b
 Examples:

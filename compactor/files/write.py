@@ -45,7 +45,6 @@ from compactor.files.xmltext import FOOTER as XML_FOOTER
 from compactor.files.xmltext import HEADER as XML_HEADER
 from compactor.files.xmltext import xml_rows
 from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.container.header import FragmentHeader
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema
 
@@ -241,6 +240,9 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
     if kind.format is FileFormat.FRAGMENT:
         if options.sort is None:
             raise UsageError(f"{path}: a fragment is sorted: name the sort columns")
+        # Imported here, since few files are fragments.
+        from lsm_fragment.container.header import FragmentHeader
+
         try:
             check_sort_schema(schema, options.sort)
             FragmentHeader(schema=schema, sort=options.sort, max_rows=1).to_bytes()

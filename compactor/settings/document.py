@@ -124,9 +124,10 @@ class Document:
 def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     _check_length(text, name)
     try:
-        tree = yaml.compose(text, Loader=_Loader)
+        loader = _Loader(text)
+        tree = loader.get_single_node()
         _check_size(tree, name)
-        return tree, yaml.load(text, Loader=_Loader)
+        return tree, None if tree is None else loader.construct_document(tree)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         cause = str(error).splitlines()[0]
         raise ConfigError(f"{name}: not YAML: {cause}") from None

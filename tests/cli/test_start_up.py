@@ -167,3 +167,17 @@ def test_without_a_command_the_list_of_commands_is_shown_in_lines(
     shown = capsys.readouterr().err
     assert "\\n" not in shown
     assert "\n  compact " in shown
+
+
+def test_compute_functions_work_without_signatures_and_nothing_else_loses_its_own() -> None:
+    program = """
+import inspect, json, textwrap
+from compactor.cli.frugal import import_functions
+own = [inspect.signature, inspect.Signature, textwrap.dedent]
+import_functions()
+import pyarrow as pa, pyarrow.compute as pc
+counted = pc.count(pa.array([1, None]), mode="only_null").as_py()
+print(json.dumps([own == [inspect.signature, inspect.Signature, textwrap.dedent], counted]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [True, 1]
