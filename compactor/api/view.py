@@ -108,23 +108,38 @@ class TableView:
         self,
         *,
         threads: Threads | None = None,
+        against: int | str | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> VerifyReport:
         """Reads and checks all data of this version; `faults` of the report has one line per fault.
 
         threads: number that decode and check; None means one per core of this process.
+        against: number or tag of an earlier version. The report then says by the log which rows came and
+        went since, and a compaction that changed rows is a fault.
         on_progress: called with the number of fragments read so far.
-        Raises `StoreError` only if the store itself cannot be reached.
+        Raises `StoreError` only if the store itself cannot be reached, `VersionNotFoundError` for a version
+        that is not kept, and `UsageError` for one that is not earlier.
         """
         # Imported here, since scans do not need it.
         from compactor.read.verify import verify
 
+        before = None if against is None else self._earlier(against)
         return verify(
             self._store,
             self._snapshot,
+            before=before,
             threads=threads or usable_cores(),
             on_progress=on_progress or (lambda _done: None),
         )
+
+    def _earlier(self, named: int | str) -> Snapshot:
+        by_name = isinstance(named, str)
+        before = self._log.at(tag=named) if by_name else self._log.at(named)  # type: ignore[arg-type]
+        if before.version > self.version:
+            raise UsageError(
+                f"against: version {before.version} is later than version {self.version}, which is verified"
+            )
+        return before
 
     @checked
     def templates(

@@ -317,21 +317,26 @@ def _print_template_sizes(document: dict[str, Any]) -> None:
     epilog="""\b
 Examples:
   compactor verify ./logs
-  compactor verify s3://bucket/logs --json""",
+  compactor verify s3://bucket/logs --json
+  compactor verify ./logs --against before-cleanup""",
 )
 @click.argument("table")
+@click.option("--against", metavar="VERSION|TAG",
+              help="Say what happened to rows since then, and whether compactions kept them.")  # fmt: skip
 @threads_option
 @snapshot_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def verify_command(table: str, threads: int | None, moment: Moment, as_json: bool) -> None:
+def verify_command(
+    table: str, against: str | None, threads: int | None, moment: Moment, as_json: bool
+) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
     Prints the place of each fault, and exits with 1 if there are any.
     """
     view = open_view(table, moment)
     with progress("verify", view.fragments().num_rows) as advance:
-        report = view.verify(threads=threads, on_progress=advance)
+        report = view.verify(threads=threads, against=_version_or_tag(against), on_progress=advance)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -342,5 +347,12 @@ def verify_command(table: str, threads: int | None, moment: Moment, as_json: boo
             f"{verdict}: {counted(report.fragments, 'fragment')}, {counted(report.rows, 'row')}, "
             f"{human_bytes(report.bytes_read)} read at version {report.version}"
         )
+        if report.against is not None:
+            echo_line(str(report.against))
     if report.faults:
         raise click.exceptions.Exit(1)
+
+
+def _version_or_tag(text: str | None) -> int | str | None:
+    """Tags have more than digits."""
+    return int(text) if text is not None and text.isdecimal() else text

@@ -65,7 +65,38 @@ class ExportReport:
     """Size of the rows in memory, before encoding."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
+class AgainstReport:
+    """What happened to rows since an earlier version, by the log."""
+
+    version: int
+    """The earlier version."""
+    rows_before: int
+    rows_after: int = 0
+    proved: int = 0
+    """Versions of compactions that kept number and hash of all rows."""
+    counted: int = 0
+    """Versions of compactions with the right number of rows, whose hashes can't be compared: deleted rows
+    left the storage, or columns were dropped or converted."""
+    appended: int = 0
+    deleted: int = 0
+    """Rows that deletions by a condition removed."""
+    left_out: int = 0
+    """Rows that compactions left out by the row policy or the time to live."""
+    others: list[str] = field(default_factory=list)
+    """Versions that say that they changed rows or columns otherwise, such as a restore."""
+
+    def __str__(self) -> str:
+        also = f"; first otherwise changed by {self.others[0]}" if self.others else ""
+        return (
+            f"since version {self.version}: {self.rows_before:,} rows then, {self.rows_after:,} now, "
+            f"{self.appended:,} appended, {self.deleted:,} deleted, {self.left_out:,} left out by the row "
+            f"policy; compactions kept all rows {counted(self.proved, 'time')} by their hash, "
+            f"{self.counted:,} by their number{also}"
+        )
+
+
+@dataclass(slots=True, kw_only=True)
 class VerifyReport:
     """The result of a verification."""
 
@@ -75,8 +106,11 @@ class VerifyReport:
     bytes_read: int = 0
     faults: list[str] = field(default_factory=list)
     """One line per fault, with its place."""
+    against: AgainstReport | None = None
+    """The comparison with an earlier version, if one was named."""
 
     def to_json(self) -> dict[str, Any]:
+        compared = {} if self.against is None else {"against": asdict(self.against)}
         return {
             "version": self.version,
             "ok": not self.faults,
@@ -84,6 +118,7 @@ class VerifyReport:
             "rows": self.rows,
             "bytes_read": self.bytes_read,
             "faults": self.faults,
+            **compared,
         }
 
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from compactor.read.against import compare
 from compactor.read.fragment_check import CheckedFragment, check_fragment
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.read_reports import VerifyReport
 from compactor.read.steps import Step, in_order, thread_pool_of
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
+from compactor.table.history import History
 from compactor.table.metadata import TableMetadata
 from compactor.table.repair import log_faults
 from compactor.table.snapshot import Snapshot
@@ -25,6 +27,7 @@ def verify(
     store: Store,
     snapshot: Snapshot,
     *,
+    before: Snapshot | None = None,
     threads: int = 1,
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> VerifyReport:
@@ -32,12 +35,13 @@ def verify(
 
     Reports faults instead of raising them. Does not count deleted rows.
 
+    before: an earlier version, with which the log is compared.
     threads: number that decode and check: small fragments, or chunks of one large fragment, in parallel.
     on_progress: called with the number of fragments read so far.
     Raises `StoreError` only if the store cannot be reached or refuses a request, `OvertakenError` if a vacuum
     removes the version meanwhile.
     """
-    report = VerifyReport(snapshot.version, faults=log_faults(store))
+    report = VerifyReport(version=snapshot.version, faults=log_faults(store))
     exact: dict[str, tuple[Bound, Bound]] = {}
     steps = (_step(store, snapshot.table, entry) for entry in snapshot.by_age())
     with thread_pool_of(threads) as pool:
@@ -50,6 +54,9 @@ def verify(
                 exact[entry.key] = (found.first_key, found.last_key)
             on_progress(report.fragments)
     report.faults += _overlaps_within_runs(store, snapshot, exact)
+    if before is not None:
+        report.against, faults = compare(store, History(store), before, snapshot)
+        report.faults += faults
     return report
 
 

@@ -13,7 +13,8 @@ import msgspec
 
 from compactor.table.numbers import Natural, UnixMs
 
-TAG_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
+TAG_PATTERN: Final = r"^(?![0-9]+\Z)[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
+"""Digits alone are the number of a version."""
 TagName = Annotated[str, msgspec.Meta(pattern=TAG_PATTERN)]
 
 

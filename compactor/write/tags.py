@@ -30,7 +30,8 @@ def set_tag(
     """
     if re.match(TAG_PATTERN, name) is None:
         raise UsageError(
-            f"tag {name!r}: begin with a letter or digit, and write up to 100 letters, digits, '.', '_', '-'"
+            f"tag {name!r}: write up to 100 letters, digits, '.', '_' and '-', not digits alone, and begin "
+            "with a letter or digit"
         )
     check_whole(log, target, log.current())
     now = log.lease_unix_ms()

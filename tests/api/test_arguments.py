@@ -109,6 +109,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.templates("t", on_progress=5), "on_progress"),
     (lambda t, _: t.verify(threads="2"), "threads"),
     (lambda t, _: t.verify(threads=2000), "threads"),
+    (lambda t, _: t.verify(against=1.5), "against"),
     (lambda t, _: t.delete(None), "where"),
     (lambda t, _: t.delete("k = 1", threads=-1), "threads"),
     (lambda t, _: t.delete(True), "where"),

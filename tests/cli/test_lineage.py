@@ -1,4 +1,4 @@
-"""`restore`, `tag`, `tags` and `untag` as a user meets them."""
+"""`restore`, `tag`, `tags`, `untag` and `verify --against` as a user meets them."""
 
 from __future__ import annotations
 
@@ -105,3 +105,22 @@ def test_wrong_tags_are_said_in_one_line(cli: Cli, path: Path) -> None:
     cli.fails(5, "query", path, "--tag", "b")
     cli.fails(2, "query", path, "--tag", "a", "--version", 1)
     cli.fails(5, "tags", path.parent / "none")
+
+
+def test_verify_says_what_happened_since_a_version_or_a_tag(cli: Cli, path: Path) -> None:
+    cli("tag", path, "start")
+    cli("delete", path, "--where", "k = 1")
+    cli("compact", path, "--strategy", "full", "--master", "in-process")
+    expected = (
+        "since version 3: 6 rows then, 5 now, 0 appended, 1 deleted, 0 left out by the row policy; "
+        "compactions kept all rows 0 times by their hash, 1 by their number"
+    )
+    for named in (3, "start"):
+        ok, since = cli("verify", path, "--against", named).splitlines()
+        assert ok.startswith("ok: 1 fragment, ")
+        assert since == expected
+    document = json.loads(cli("verify", path, "--against", "start", "--json"))
+    assert (document["ok"], document["against"]["deleted"]) == (True, 1)
+    cli.fails(5, "verify", path, "--against", "none")
+    cli.fails(5, "verify", path, "--against", 99)
+    cli.fails(2, "verify", path, "--version", 1, "--against", 2)

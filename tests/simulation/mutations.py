@@ -429,6 +429,6 @@ MUTATIONS = [
     Mutation("only kept versions come back", _what_comes_back_is_not_looked_at, 0, spawn_many),
     Mutation("deleted rows are those of the version again", _restored(_only_fragments_come_and_go)),
     Mutation("tags keep versions", _tags_keep_nothing),
-    Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 0, spawn_many),
+    Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 1600),
     Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
 ]  # fmt: skip

@@ -163,7 +163,7 @@ def test_a_tag_moves_only_where_that_is_asked_for(store: MemoryStore, clock: Set
     assert table.tags()["version"].to_pylist() == [4]
 
 
-@pytest.mark.parametrize("name", ["", "a b", ".a", "-a", "a/b", "ä", "a\n", "a" * 101])
+@pytest.mark.parametrize("name", ["", "a b", ".a", "-a", "a/b", "ä", "a\n", "a" * 101, "41"])
 def test_names_that_commands_could_mistake_are_refused(
     store: MemoryStore, clock: SetClock, name: str
 ) -> None:
