@@ -313,7 +313,7 @@ class Table(TableView):
     def release(self, fragments: Iterable[str] | None = None) -> tuple[str, ...]:
         """Releases fragments from quarantine, so that compactions try them again, in one commit.
 
-        fragments: their keys, as in `fragments()`; None means all.
+        fragments: their keys, as in `fragments()`, or short ids; None means all.
         Returns the released keys. Restore a damaged fragment from a backup first. Raises `UsageError` for a
         fragment that is not in quarantine.
         """
@@ -327,7 +327,7 @@ class Table(TableView):
 
         Then `scan` and `delete` can skip them. Compactions quarantine the damaged fragments among their
         inputs.
-        fragments: their keys, as in `fragments()`; each is read and checked first.
+        fragments: their keys, as in `fragments()`, or short ids; each is read and checked first.
         Returns the keys of those that were not quarantined yet. Raises `UsageError` for an intact or unknown
         fragment, and `StoreError` if one cannot be checked.
         """

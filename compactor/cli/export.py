@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from compactor.cli.display import progress
-from compactor.cli.output import echo_line, human_bytes
+from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.read import columns_option, split_columns, warn_of_left_out, where_option
 from compactor.cli.shared_options import (
     skip_quarantined_option,
@@ -33,6 +35,7 @@ Examples:
 @threads_option
 @skip_quarantined_option
 @snapshot_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def export_command(
     table: str,
     out: str,
@@ -41,6 +44,7 @@ def export_command(
     threads: int | None,
     skip_quarantined: bool,
     moment: Moment,
+    as_json: bool,
 ) -> None:
     """Write the rows of TABLE to the file OUT in sort order.
 
@@ -56,6 +60,9 @@ def export_command(
     with progress(f"export {out}", view.rows) as advance:
         done = scan.to_file(out, on_progress=advance)
     warn_of_left_out(scan.report)
+    if as_json:
+        echo_json({"out": out, **asdict(done), "scan": asdict(scan.report)})
+        return
     if where is not None:
         click.echo(f"{scan.report}", err=True)
     echo_line(

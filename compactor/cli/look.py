@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import pyarrow as pa
 
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
@@ -21,10 +20,11 @@ from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
+from compactor.common.escaping import one_line
 from compactor.common.sampling import evenly
 from compactor.compaction.owner import is_gone, shown_owner
-from compactor.errors import ObjectNotFoundError, TableNotFoundError
-from compactor.planner.debt import debt_of
+from compactor.errors import ObjectNotFoundError, TableNotFoundError, UsageError
+from compactor.planner.debt import Pressure, debt_of
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
 from compactor.read.read_reports import StoredTemplates
@@ -33,7 +33,8 @@ from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry, key_range
-from compactor.table.key_text import key_text, key_types
+from compactor.table.fragment_ids import key_of, short_ids
+from compactor.table.key_text import cut, key_text, key_types
 from compactor.table.snapshot import Snapshot
 from compactor.table.tags import Moment
 from lsm_fragment.container.header import FragmentHeader
@@ -42,6 +43,9 @@ from lsm_fragment.names import quoted
 
 _MAX_FRAGMENTS: Final = 40
 _MAX_CHUNKS: Final = 32
+_WIDTH: Final = 80
+_MIN_KEY: Final = 12
+_COLORS: Final = {Pressure.HEALTHY: "green", Pressure.SLOW: "yellow", Pressure.STOP: "red"}
 _SHOWN: Final = 20
 """Show at most this many templates."""
 
@@ -52,10 +56,19 @@ _SHOWN: Final = 20
 Examples:
   compactor inspect ./logs
   compactor inspect s3://bucket/logs --json
+  compactor inspect ./logs --level 0 --wide
+  compactor inspect ./logs 62563f83-0                 one fragment, by its short id
   compactor inspect ./logs --column message
   compactor inspect ./logs/data/5f0c...-00000.frag""",
 )
 @click.argument("target", metavar="TABLE|FRAGMENT")
+@click.argument("fragment", required=False, metavar="[ID]")
+@click.option("--level", type=click.IntRange(min=0), help="List only the fragments of this level.")
+@click.option(
+    "--wide",
+    is_flag=True,
+    help="List keys of objects and whole sort keys, in more than 80 columns.",
+)
 @click.option(
     "--all",
     "show_all",
@@ -72,6 +85,9 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def inspect_command(
     target: str,
+    fragment: str | None,
+    level: int | None,
+    wide: bool,
     show_all: bool,
     column: str | None,
     moment: Moment,
@@ -79,11 +95,15 @@ def inspect_command(
 ) -> None:
     """Show a TABLE (levels, debt, fragments, key ranges, quarantine) or one FRAGMENT.
 
+    A fragment of a table is named by its short ID, as this command prints it, or by its key.
+
     For a column that a fragment stores as templates, it shows their number and size. With --column it shows
     the templates instead, counted in an even sample of up to 32 row groups; of a table, in up to 32
     fragments.
     """
     found = _open(target, moment)
+    if fragment is not None:
+        found = _fragment_of(found, target, fragment)
     if column is not None:
         templates = _templates(found, column)
         echo_json(asdict(templates)) if as_json else print_stored_templates(templates)
@@ -93,7 +113,7 @@ def inspect_command(
     elif as_json:
         echo_json(_table_json(*found))
     else:
-        _print_snapshot(*found, show_all=show_all)
+        _print_snapshot(*found, level, show_all=show_all, wide=wide)
 
 
 def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> StoredTemplates:
@@ -125,6 +145,19 @@ def _open(target: str, moment: Moment) -> FragmentReader | tuple[Store, Snapshot
         raise TableNotFoundError(f"{target}: neither a table nor a fragment") from None
 
 
+def _fragment_of(
+    found: FragmentReader | tuple[Store, Snapshot], target: str, name: str
+) -> FragmentReader:
+    """Opens a fragment of a table. Raises `UsageError` if there is none of this name."""
+    if isinstance(found, FragmentReader):
+        raise UsageError(f"{target} is a fragment; an id names one of a table")
+    store, snapshot = found
+    entry = snapshot.fragments.get(key_of(snapshot.fragments, name))
+    if entry is None:
+        raise UsageError(f"{store.url}: {name!r} is no fragment of version {snapshot.version}")
+    return open_fragment(store, entry.key, entry.size_bytes)
+
+
 def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
     entries = snapshot.by_age()
     return {
@@ -145,7 +178,9 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None:
+def _print_snapshot(
+    store: Store, snapshot: Snapshot, level: int | None, *, show_all: bool, wide: bool
+) -> None:
     entries, table = snapshot.by_age(), snapshot.table
     raw = sum(column.raw for entry in entries for column in entry.columns.values())
     stored = sum(entry.size_bytes for entry in entries)
@@ -179,24 +214,48 @@ def _print_snapshot(store: Store, snapshot: Snapshot, *, show_all: bool) -> None
     ])  # fmt: skip
     click.echo("")
     compare = table.comparator()
-    ordered = sorted(entries, key=lambda e: (e.level, key_range(e, compare)[0], e.sequence))
+    listed = [entry for entry in entries if level in (None, entry.level)]
+    ordered = sorted(listed, key=lambda e: (e.level, key_range(e, compare)[0], e.sequence))
     shown = ordered if show_all else ordered[:_MAX_FRAGMENTS]
-    columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
-               ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
-    print_table(
-        "fragments",
-        columns,
-        [_fragment_row(e, key_types(table.schema, table.sort)) for e in shown],
-    )
+    _print_fragments(shown, snapshot, wide=wide)
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
 
 
+def _print_fragments(shown: Sequence[FragmentEntry], snapshot: Snapshot, *, wide: bool) -> None:
+    """Lists fragments; keys are cut so that lines fit 80 columns, unless they may be wide."""
+    ids = short_ids(snapshot.fragments)
+    types = key_types(snapshot.table.schema, snapshot.table.sort)
+    columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
+               ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
+    rows = [
+        [
+            str(entry.level),
+            f"{entry.live_rows:,}",
+            human_bytes(entry.size_bytes),
+            str(entry.row_groups),
+            entry.key if wide else ids[entry.key],
+            key_text(entry.first_key, types),
+            key_text(entry.last_key, types),
+        ]
+        for entry in shown
+    ]
+    if not wide:
+        columns[3] = ("groups", True)
+        widths = [
+            max([len(columns[place][0]), *(len(row[place]) for row in rows)]) for place in range(5)
+        ]
+        room = max(_MIN_KEY, (_WIDTH - sum(widths) - 2 * len(columns) + 2) // 2)
+        rows = [[*row[:5], *(cut(key, room) for key in row[5:])] for row in rows]
+    print_table("fragments", columns, rows)
+
+
 def _print_state(snapshot: Snapshot) -> None:
     debt = debt_of(snapshot, Policy())
+    pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
     click.echo(
-        f"compaction debt {debt.score:.2f} ({debt.pressure}), "
-        f"{counted(debt.level0_runs, 'sorted run')} at level 0, "
+        f"compaction debt {debt.score:.2f} ({pressure}), "
+        f"{counted(debt.level0_runs, 'sorted run')} at level 0\n"
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
     if snapshot.totals.lost_rows:
@@ -207,25 +266,16 @@ def _print_state(snapshot: Snapshot) -> None:
             f"being compacted by {shown_owner(lease.owner)}{ended}: "
             f"{counted(len(lease.inputs), 'fragment')} to level {lease.output_level}"
         )
+    ids = short_ids(snapshot.fragments)
     for item in snapshot.quarantine.values():
-        echo_line(f"in quarantine: {item.key}: {item.reason}")
+        said = click.style("in quarantine", fg="red")
+        click.echo(f"{said}: {ids.get(item.key, item.key)}: {one_line(item.reason)}")
     for suspect in snapshot.suspects.values():
         if suspect.key not in snapshot.quarantine:
             echo_line(
-                f"abandoned {counted(suspect.abandoned, 'time')} by workers that ended: {suspect.key}"
+                f"abandoned {counted(suspect.abandoned, 'time')} by workers that ended: "
+                f"{ids.get(suspect.key, suspect.key)}"
             )
-
-
-def _fragment_row(entry: FragmentEntry, types: Sequence[pa.DataType]) -> list[str]:
-    return [
-        str(entry.level),
-        f"{entry.live_rows:,}",
-        human_bytes(entry.size_bytes),
-        str(entry.row_groups),
-        entry.key,
-        key_text(entry.first_key, types),
-        key_text(entry.last_key, types),
-    ]
 
 
 def _fragment_json(reader: FragmentReader, *, max_chunks: int | None) -> dict[str, Any]:

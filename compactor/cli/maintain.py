@@ -156,12 +156,13 @@ def _meaning(meaning: Meaning) -> str:
     "quarantine",
     epilog="""\b
 Example:
-  compactor quarantine ./logs data/0000...-00000.frag""",
+  compactor quarantine ./logs 62563f83-0""",
 )
 @click.argument("table")
 @click.argument("fragments", nargs=-1, required=True, metavar="FRAGMENT...")
-def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
-    """Put FRAGMENTs of TABLE that are damaged or gone in quarantine.
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def quarantine_command(table: str, fragments: tuple[str, ...], as_json: bool) -> None:
+    """Put FRAGMENTs of TABLE that are damaged or gone in quarantine: keys, or the short ids of `inspect`.
 
     Compactions leave them out, and so do readers with --skip-quarantined. Compactions themselves quarantine a
     fragment that they find damaged or gone three times; use this command for one that no compaction reads.
@@ -169,6 +170,9 @@ def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
     """
     opened = open_table(table)
     held = opened.quarantine(fragments)
+    if as_json:
+        echo_json({"version": opened.version, "quarantined": held})
+        return
     click.echo(f"{counted(len(held), 'fragment')} put in quarantine, version {opened.version}")
 
 
@@ -176,8 +180,8 @@ def quarantine_command(table: str, fragments: tuple[str, ...]) -> None:
     "drop-fragment",
     epilog="""\b
 Examples:
-  compactor drop-fragment ./logs data/0000...-00000.frag               says how many rows would be lost
-  compactor drop-fragment ./logs data/0000...-00000.frag --lose-rows""",
+  compactor drop-fragment ./logs 62563f83-0               says how many rows would be lost
+  compactor drop-fragment ./logs 62563f83-0 --lose-rows""",
 )
 @click.argument("table")
 @click.argument("fragment")
@@ -193,7 +197,7 @@ def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: b
     if as_json:
         echo_json(asdict(report))
         return
-    click.echo(f"{fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
+    click.echo(f"{report.fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
     if report.may_revive:
         tombstones = counted(report.tombstones, "tombstone")
         also = f", and rows that its {tombstones} had removed" if report.tombstones else ""
@@ -204,13 +208,16 @@ def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: b
     "release",
     epilog="""\b
 Examples:
-  compactor release ./logs data/0000...-00000.frag
+  compactor release ./logs 62563f83-0
   compactor release s3://bucket/logs --all""",
 )
 @click.argument("table")
 @click.argument("fragments", nargs=-1, metavar="FRAGMENT...")
 @click.option("--all", "release_all", is_flag=True, help="Release all fragments in quarantine.")
-def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def release_command(
+    table: str, fragments: tuple[str, ...], release_all: bool, as_json: bool
+) -> None:
     """Release FRAGMENTs of TABLE from quarantine, so that compactions try them again.
 
     `inspect` shows the fragments in quarantine, with reasons. Restore a damaged fragment from a backup first.
@@ -220,6 +227,9 @@ def release_command(table: str, fragments: tuple[str, ...], release_all: bool) -
         raise UsageError("name the fragments to release, or give --all")
     opened = open_table(table)
     released = opened.release(fragments or None)
+    if as_json:
+        echo_json({"version": opened.version, "released": released})
+        return
     if not released:
         click.echo(f"nothing is in quarantine at version {opened.version}")
         return

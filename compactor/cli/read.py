@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from typing import Final
 
 import click
+import pyarrow as pa
 
 from compactor.cli.output import echo_json, warn
 from compactor.cli.pipes import has_reader
@@ -26,6 +29,7 @@ columns_option = click.option(
     metavar="COLUMN,...",
     help="Only these columns, in this order; put a name with a comma in double quotes.",
 )
+_FEW_ROWS: Final = 10_000
 where_option = click.option(
     "--where", metavar="CONDITION", help="Only rows that match it, such as \"level = 'ERROR'\"."
 )
@@ -46,25 +50,40 @@ Examples:
 @columns_option
 @skip_quarantined_option
 @snapshot_options
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object with the version and the rows."
+)
 def head_command(
     table: str,
     rows: int,
     columns: str | None,
     skip_quarantined: bool,
     moment: Moment,
+    as_json: bool,
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object per line."""
     # A single thread reads no row group ahead.
-    scan = open_view(table, moment).scan(
-        split_columns(columns), threads=1, skip_quarantined=skip_quarantined
-    )
-    left = rows
-    for batch in scan if left else ():
-        click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
-        left -= min(left, batch.num_rows)
-        if left == 0 or not has_reader():
-            break
+    view = open_view(table, moment)
+    scan = view.scan(split_columns(columns), threads=1, skip_quarantined=skip_quarantined)
+    lines = []
+    for batch in _first(scan, rows):
+        text = json_lines(batch).decode()
+        if as_json:
+            lines += text.splitlines()
+        else:
+            click.echo(text, nl=False)
     warn_of_left_out(scan.report)
+    if as_json:
+        click.echo(f'{{"version": {view.version}, "rows": [{", ".join(lines)}]}}')
+
+
+def _first(scan: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yields the first rows of a scan, as long as somebody reads them."""
+    for batch in scan if rows else ():
+        yield batch.slice(0, rows)
+        rows -= min(rows, batch.num_rows)
+        if rows == 0 or not has_reader():
+            break
 
 
 @click.command(
@@ -121,19 +140,20 @@ def query_command(
     if as_json and not counts:
         raise UsageError("--json: rows are JSON already; give it with --count")
     view = open_view(table, moment)
+    if threads is None and where is None and rows is not None and rows <= _FEW_ROWS:
+        threads = 1  # It reads no row group ahead.
     scan = view.scan(
         [] if counts else split_columns(columns),
         where,
         threads=threads,
         skip_quarantined=skip_quarantined,
     )
-    left = sys.maxsize if rows is None else rows
-    for batch in scan if left else ():
-        if not counts:
-            click.echo(json_lines(batch.slice(0, left)).decode(), nl=False)
-            left -= min(left, batch.num_rows)
-            if left == 0 or not has_reader():
-                break
+    if counts:
+        for _ in scan:
+            pass
+    else:
+        for batch in _first(scan, sys.maxsize if rows is None else rows):
+            click.echo(json_lines(batch).decode(), nl=False)
     warn_of_left_out(scan.report)
     if as_json:
         echo_json(asdict(scan.report))

@@ -29,11 +29,13 @@ def key_text(bound: Bound, types: Sequence[pa.DataType]) -> str:
 
     A long key is cut in the middle, because neighbouring keys often begin alike.
     """
-    text = " ".join(key_parts(bound, types))
-    if len(text) <= MAX_CHARACTERS:
-        return text
-    half = MAX_CHARACTERS // 2
-    return f"{text[: half - 1]}…{text[-half:]}"
+    return cut(" ".join(key_parts(bound, types)), MAX_CHARACTERS)
+
+
+def cut(text: str, characters: int) -> str:
+    """Returns a text, or its beginning and its end if it has more characters."""
+    half = characters // 2
+    return text if len(text) <= characters else f"{text[: characters - half - 1]}…{text[-half:]}"
 
 
 def key_parts(bound: Bound, types: Sequence[pa.DataType]) -> list[str]:

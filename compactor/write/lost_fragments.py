@@ -16,6 +16,7 @@ from compactor.errors import UsageError
 from compactor.read.fragment_check import check_fragment
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
+from compactor.table.fragment_ids import key_of
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
 from lsm_fragment.threads import ALONE
@@ -45,28 +46,29 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
     """
     snapshot = log.current()
     entry = _live(log, snapshot, fragment)
+    key = entry.key
     if not lose_rows:
         raise UsageError(
             LOSE_ROWS,
             f": {fragment} has {counted(entry.live_rows, 'row')}, which would be lost; give this option if "
             "they can't be restored",
         )
-    was_held = fragment in snapshot.quarantine
+    was_held = key in snapshot.quarantine
     if not was_held:
         _fault_of(log, snapshot, entry)
     dropped = [entry]
 
     def prepare(latest: Snapshot) -> Changes:
-        dropped[0] = _live(log, latest, fragment)
-        if was_held and fragment not in latest.quarantine:
+        dropped[0] = _live(log, latest, key)
+        if was_held and key not in latest.quarantine:
             raise UsageError(
                 f"{fragment} was released from quarantine meanwhile; nothing was changed"
             )
-        return Changes(operation=Operation.DROP, removes=(fragment,))
+        return Changes(operation=Operation.DROP, removes=(key,))
 
     after = log.commit(prepare)
     rows, tombstones = dropped[0].live_rows, dropped[0].tombstones
-    return DropReport(after.version, fragment, rows, tombstones, after.table.rows.merges)
+    return DropReport(after.version, key, rows, tombstones, after.table.rows.merges)
 
 
 def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
@@ -76,11 +78,11 @@ def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
     Raises `UsageError` for an unknown or intact fragment; `StoreError`.
     """
     snapshot = log.current()
-    entries = [_live(log, snapshot, key) for key in dict.fromkeys(fragments)]
+    live = {entry.key: entry for entry in (_live(log, snapshot, name) for name in fragments)}
     now = log.clock.now_unix_ms()
     found = [
         Quarantine(entry.key, _fault_of(log, snapshot, entry), now)
-        for entry in entries
+        for entry in live.values()
         if entry.key not in snapshot.quarantine
     ]
 
@@ -95,7 +97,7 @@ def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _live(log: CommitLog, snapshot: Snapshot, fragment: str) -> FragmentEntry:
-    entry = snapshot.fragments.get(fragment)
+    entry = snapshot.fragments.get(key_of(snapshot.fragments, fragment))
     if entry is None:
         raise UsageError(
             f"{log.store.url}: {fragment!r} is no fragment of version {snapshot.version}; "
@@ -123,10 +125,10 @@ def release(log: CommitLog, fragments: Sequence[str] | None = None) -> tuple[str
     """
     snapshot = log.current()
     held = {**snapshot.quarantine, **snapshot.suspects}
-    unknown = [key for key in fragments or () if key not in held]
+    keys = tuple(held) if fragments is None else tuple(key_of(held, name) for name in fragments)
+    unknown = [key for key in keys if key not in held]
     if unknown:
         raise UsageError(f"{unknown[0]} is not in quarantine; `compactor inspect` shows what is")
-    keys = tuple(held) if fragments is None else tuple(fragments)
 
     def prepare(_: Snapshot) -> Changes:
         return Changes(operation=Operation.QUARANTINE, released_fragments=keys)

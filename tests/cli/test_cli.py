@@ -23,6 +23,7 @@ from compactor.errors import UnknownOutcomeError
 from compactor.files.read import open_table_file
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
+from compactor.table.fragment_ids import short_ids
 from compactor.write.back_pressure import BackPressure
 from tests.support.oracle import stable_sorted
 from tests.support.tables import SORT, log_rows
@@ -320,6 +321,30 @@ def test_inspect_shows_a_table_and_a_fragment(cli: Cli, table_path: Path) -> Non
     assert [column["name"] for column in detail["columns"]] == ["service", "ts", "id", "value"]
 
 
+def test_inspect_lists_short_ids_in_80_columns(cli: Cli, table_path: Path) -> None:
+    listed = cli("inspect", table_path).partition("\nfragments\n")[2].splitlines()
+    assert len(listed) == 4
+    assert max(map(len, listed)) <= 80
+    keys = [f["key"] for f in json.loads(cli("inspect", table_path, "--json"))["fragments"]]
+    for name in [line.split()[5] for line in listed[1:]]:
+        detail = json.loads(cli("inspect", table_path, name, "--json"))
+        assert sum(detail["fragment"].endswith(key) for key in keys) == 1
+    assert all(key in cli("inspect", table_path, "--wide") for key in keys)
+    assert cli("inspect", table_path, "--level", 0).endswith("\n".join(listed) + "\n")
+    assert not cli("inspect", table_path, "--level", 1).partition("last key\n")[2]
+    cli.fails(2, "inspect", table_path, "abcd-7")
+    cli.fails(2, "inspect", table_path / keys[0], "abcd-7")
+
+
+def test_head_and_export_print_one_object(cli: Cli, table_path: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in cli("head", table_path, "-n", 3).splitlines()]
+    said = json.loads(cli("head", table_path, "-n", 3, "--json"))
+    assert said == {"version": 3, "rows": lines}
+    assert json.loads(cli("head", table_path, "-n", 0, "--json")) == {"version": 3, "rows": []}
+    done = json.loads(cli("export", table_path, tmp_path / "o.csv", "--json"))
+    assert (done["rows"], done["version"], done["scan"]["rows"]) == (300, 3, 300)
+
+
 def test_compacting_a_disjoint_table_says_there_is_nothing_to_do(
     cli: Cli, table_path: Path
 ) -> None:
@@ -497,7 +522,7 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
     assert "--skip-quarantined" in told
     cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     says(cli.err.splitlines()[-1])
-    assert "in quarantine: data/" in cli("inspect", table_path)
+    assert "in quarantine: " in cli("inspect", table_path)
     gone.write_bytes(whole)
     assert "held up" in cli(
         "compact", table_path, "--master", "in-process", "--strategy", "full", code=1
@@ -521,8 +546,12 @@ def test_a_fragment_that_is_gone_is_named_left_out_and_given_up(cli: Cli, table_
     cli.fails(4, "delete", table_path, "--where", "value > 2")
     assert not out.exists()
     assert "1 fragment put in quarantine, version 4" in cli("quarantine", table_path, key)
+    assert json.loads(cli("quarantine", table_path, key, "--json"))["quarantined"] == []
     cli("compact", table_path, "--master", "in-process", code=1)
-    assert f"in quarantine: {key}: " in cli("inspect", table_path)
+    short = short_ids([key])[key]
+    assert f"in quarantine: {short}: " in cli("inspect", table_path)
+    assert json.loads(cli("release", table_path, short, "--json"))["released"] == [key]
+    assert json.loads(cli("quarantine", table_path, short, "--json"))["quarantined"] == [key]
     left_out = "warning: left out 1 fragment in quarantine with 100 rows"
     for command in (["query", "--count"], ["export", out], ["head"], ["templates", "id"]):
         cli(command[0], table_path, *command[1:], "--skip-quarantined")
@@ -538,7 +567,7 @@ def test_a_fragment_that_is_gone_is_named_left_out_and_given_up(cli: Cli, table_
     assert (deleted["fragments_left_out"], deleted["rows_left_out"]) == (1, 100)
     assert left_out in cli.err
     cli.fails(2, "drop-fragment", table_path, key)
-    assert "100 rows lost; version 5" in cli("drop-fragment", table_path, key, "--lose-rows")
+    assert "100 rows lost; version 7" in cli("drop-fragment", table_path, short, "--lose-rows")
     assert "100 rows lost with dropped fragments" in cli("inspect", table_path)
     cli.fails(2, "drop-fragment", table_path, key, "--lose-rows")
     cli("compact", table_path, "--master", "in-process", "--strategy", "full")
