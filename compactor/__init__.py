@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from compactor.write.ingest import IngestReport as IngestReport
     from compactor.write.lost_fragments import DropReport as DropReport
     from compactor.write.restore import RestoreReport as RestoreReport
+    from compactor.write.undo import UndoReport as UndoReport
     from lsm_fragment.container.writer import WriterOptions as WriterOptions
 
 _PLACES = {
@@ -85,6 +86,7 @@ _PLACES = {
     "TemplatesReport": "compactor.read.read_reports",
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
+    "UndoReport": "compactor.write.undo",
     "VacuumReport": "compactor.table.vacuum",
     "VerifyReport": "compactor.read.read_reports",
     "WriterOptions": "lsm_fragment.container.writer",
@@ -122,6 +124,7 @@ __all__ = [
     "TemplatesReport",
     "TimeWindows",
     "Ttl",
+    "UndoReport",
     "VacuumReport",
     "VerifyReport",
     "WriterOptions",

@@ -21,7 +21,7 @@ CompactorError                  base of all errors that a user can cause or see;
 │   ├── BackPressureError       compactions did not catch up while a writer waited
 │   ├── StaleAttemptError       the attempt stalled for so long that a vacuum has moved past it
 │   ├── VersionNotFoundError    the table does not have this version, or no longer keeps it
-│   ├── RestoreError            a version may not come back, because values were redacted since
+│   ├── RestoreError            a version may not come back, because of what was done since
 │   ├── ClockError              this machine's clock differs from the store's: nothing is stamped or removed
 │   ├── OvertakenError          a vacuum removed what was being read
 │   └── CompactionVoidError     inputs of a compaction are no longer live; its outputs are garbage
@@ -162,7 +162,7 @@ class VersionNotFoundError(TableError):
 
 
 class RestoreError(TableError):
-    """The version may not come back, because it has values that were redacted since."""
+    """A version, or inputs of a compaction, may not come back: values were redacted or rows changed since."""
 
 
 class ClockError(TableError):

@@ -43,6 +43,7 @@ from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, 
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine, release
 from compactor.write.restore import RestoreReport, restore_version
 from compactor.write.tags import end_tag, set_tag
+from compactor.write.undo import UndoReport, undo_compaction
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -213,6 +214,19 @@ class Table(TableView):
             raise UsageError("version, as_of or tag: name the version to restore")
         target = self._log.at(*moment)
         report = restore_version(self._log, target, dry_run=dry_run)
+        self._snapshot = self._log.latest
+        return report
+
+    @checked
+    def undo(self, compaction: str, *, dry_run: bool = False) -> UndoReport:
+        """Puts the inputs of a compaction in the place of its outputs, in one commit; later ingests stay.
+
+        compaction: its id, as in the records of reports and the events of workers.
+        dry_run: returns what would change, and commits nothing.
+        Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer
+        kept, and `RestoreError` if its outputs, or fragments that overlap its inputs, changed since.
+        """
+        report = undo_compaction(self._log, compaction, dry_run=dry_run)
         self._snapshot = self._log.latest
         return report
 

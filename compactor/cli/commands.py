@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "templates": Place(
         "templates", "Count the patterns of a column's texts, such as log messages."
     ),
+    "undo": Place("lineage", "Put the inputs of a compaction in the place of its outputs."),
     "untag": Place("lineage", "End a tag."),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),

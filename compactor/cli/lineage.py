@@ -1,4 +1,4 @@
-"""Implements `restore`, `tag`, `tags` and `untag`."""
+"""Implements `restore`, `undo`, `tag`, `tags` and `untag`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from compactor.errors import UsageError
 from compactor.table.tags import Moment, Tag
 from compactor.write.restore import RestoreReport, restore_version
 from compactor.write.tags import end_tag, set_tag
+from compactor.write.undo import undo_compaction
 
 _RESTORE_EPILOG = """\b
 Examples:
@@ -60,6 +61,38 @@ def _print_restore(report: RestoreReport, *, dry_run: bool) -> None:
         f"version {report.restored} {done}: {counted(report.rows_before, 'row')} before, "
         f"{counted(report.rows, 'row')} after; {counted(report.fragments_added, 'fragment')} added, "
         f"{report.fragments_removed:,} removed; version {report.version}"
+    )
+
+
+@click.command(
+    "undo",
+    epilog="""\b
+Examples:
+  compactor undo ./logs 5f0c2a9e --dry-run
+  compactor undo ./logs 5f0c2a9e
+
+`inspect --json` shows the id of a compaction as the `run` of its outputs. The inputs must be kept still, the
+outputs unchanged, and what overlaps the inputs must be as it was, or ingested since. Stop workers first, or
+their next plan compacts the inputs again.""",
+)
+@click.argument("table")
+@click.argument("compaction")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and commit nothing.")
+@log_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def undo_command(table: str, compaction: str, dry_run: bool, as_json: bool) -> None:
+    """Undo one COMPACTION of TABLE: its inputs take the place of its outputs.
+
+    Rows that came in since stay. Running compactions are void.
+    """
+    report = undo_compaction(open_log(table), compaction, dry_run=dry_run)
+    if as_json:
+        echo_json({**asdict(report), "dry_run": dry_run})
+        return
+    done = "would come back" if dry_run else "came back"
+    echo_line(
+        f"compaction of version {report.compacted}: {counted(report.fragments_added, 'input')} {done} for "
+        f"{counted(report.fragments_removed, 'output')}; version {report.version}"
     )
 
 

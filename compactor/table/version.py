@@ -47,6 +47,8 @@ class Operation(StrEnum):
     """Fragments that are damaged or gone are given up with their rows."""
     RESTORE = "restore"
     """The fragments and metadata of an earlier version take the place of the latest ones."""
+    UNDO = "undo"
+    """The inputs of a compaction take the place of its outputs."""
     EXPIRE = "expire"
     """Whole time windows are dropped."""
     TAG = "tag"

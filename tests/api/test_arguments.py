@@ -127,6 +127,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.tag("a", keep_seconds=-1), "keep_seconds"),
     (lambda t, _: t.tag("a", move=1), "move"),
     (lambda t, _: t.untag(5), "name"),
+    (lambda t, _: t.undo(5), "compaction"),
     (lambda t, _: t.plan(take_over="no"), "take_over"),
     (lambda t, _: t.release("data/1.frag"), "fragments"),
     (lambda t, _: t.quarantine("data/1.frag"), "fragments"),

@@ -42,6 +42,7 @@ from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
 from compactor.write.restore import restore_version
 from compactor.write.tags import end_tag, set_tag
+from compactor.write.undo import undo_compaction
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from tests.faults import Crash
@@ -516,7 +517,10 @@ def historian(world: World, times: int) -> None:
             if world.random.random() < 0.3:
                 world.scheduler.sleep(world.random.expovariate(1 / 60))
             what = world.random.random()
-            if what < 0.5:
+            runs = sorted({e.run for e in newest.fragments.all() if e.run != e.key})
+            if what < 0.2 and runs:
+                world.note(f"undo: {undo_compaction(log, world.random.choice(runs))}")
+            elif what < 0.5:
                 world.note(f"restore: {restore_version(log, target)}")
             elif what < 0.9 or not newest.tags:
                 keep = world.random.choice([None, 30, 600])

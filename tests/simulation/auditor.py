@@ -232,6 +232,9 @@ class Auditor:
                 self._delete(version.number, removed, changes.adds)
             case Operation.RESTORE:
                 self._restore(before, after, changes)
+            case Operation.UNDO:
+                self._undo(before, after, changes)
+                self._conserve(version.number, removed, changes.adds)
             case Operation.VACUUM:
                 self._end_tags(before, changes)
                 self._conserve(version.number, removed, changes.adds)
@@ -285,6 +288,16 @@ class Auditor:
         live = {row for entry in entries for row in self.live_rows(entry)}
         known = {row for ingest in self.committed for row in self.ingest_rows[ingest]}
         self.gone = known - live
+
+    def _undo(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
+        """Only fragments of the version before the compaction come back, and rows stay."""
+        target = changes.returns_to or 0
+        assert target in self._kept(before), (
+            f"inputs of version {target} come back and are not kept"
+        )
+        known = self.snapshots[target].fragments
+        assert all(known.get(entry.key) == entry for entry in changes.adds), "others come back"
+        assert not after.leases, f"compactions go on in version {after.version}"
 
     def _end_tags(self, before: Snapshot, changes: Changes) -> None:
         """A vacuum ends no tag before its time, whatever its clock says."""

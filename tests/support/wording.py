@@ -176,7 +176,10 @@ def _without_what_varies(text: str, base: Path) -> str:
         (r"(?:127\.0\.0\.1|localhost|\[::1\]):\d+", "<server>"),
         (r"(?<=port )\d{4,5}\b", "<port>"),
         (r"\bbucket-\d+", "<bucket>"),
-        (r"\b[0-9a-f]{32}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>"),
+        (
+            r"\b[0-9a-f]{32}(?:-[0-9a-f]{8})?\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b",
+            "<id>",
+        ),
         (r"\b0x[0-9a-f]{6,}", "<address>"),
         (rf"\b{today}[T ][\d:.]+(?:Z|\+00:00)?", "<now>"),
     ):

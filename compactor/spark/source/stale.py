@@ -30,6 +30,7 @@ _SEEN_BY_NO_READER: Final = frozenset(
         Operation.LEASE,
         Operation.QUARANTINE,
         Operation.TAG,
+        Operation.UNDO,
         Operation.VACUUM,
     )
 )
