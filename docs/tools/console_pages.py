@@ -25,6 +25,7 @@ _BLOCK: Final = re.compile(r"^```(sh|console)\n(.*?)^```$", re.MULTILINE | re.DO
 _PROMPT: Final = "$ "
 _VARYING: Final = (
     re.compile(r"(?<=-)[0-9a-f]{32}(?:-[0-9a-f]{8})?(-\d{5}\.frag)"),  # ids of attempts
+    re.compile(r"(?<![\w-])[0-9a-f]{8}(-\d+)(?![\w-])"),  # short ids of fragments
     re.compile(r"(?:(?<=\S)  +|(?<![\w.]))[\d.,]+ [MG]B\b()"),  # memory
     re.compile(r"(?<![\w.])\d+\.\d( s)\b"),
     re.compile(r"(?<![\w.])[\d,]+(/s)\b"),
@@ -75,7 +76,7 @@ def _elided(found: re.Match[str]) -> str:
     """Returns `...` for what was found, and keeps the columns of tables in line."""
     if found[0].startswith("  "):
         return f"...{found[1]}".rjust(len(found[0]))
-    return f"...{found[1]}".ljust(len(found[0]) if found[1].endswith(".frag") else 0)
+    return f"...{found[1]}".ljust(len(found[0]) if found[1].startswith("-") else 0)
 
 
 def _compactor_printed(arguments: list[str]) -> str:
