@@ -443,10 +443,14 @@ def _new_keys(snapshot: Snapshot, changes: Changes) -> set[str]:
             keys.add(entry.key)
         if entry.deletion and (before is None or before.deletion != entry.deletion):
             keys.add(entry.deletion.key)
+    if changes.memo is not None:
+        keys.add(changes.memo)
     return keys
 
 
 def _all_keys(changes: Changes) -> set[str]:
     """Returns the objects that a change names as live."""
-    deletions = {entry.deletion.key for entry in changes.adds if entry.deletion}
-    return deletions.union(entry.key for entry in changes.adds)
+    others = {entry.deletion.key for entry in changes.adds if entry.deletion}
+    if changes.memo is not None:
+        others.add(changes.memo)
+    return others.union(entry.key for entry in changes.adds)

@@ -12,6 +12,7 @@ data/00000000000000000006-<attempt>-00000.frag a fragment whose attempt began wh
                                                version 6; each attempt has an id of its own
 data/00000000000000000006-<attempt>.deletes    deletions, found when the table was at version 6
 data/00000000000000000006-<attempt>.skips      skip indexes of the fragments of an attempt
+data/00000000000000000006-<attempt>.memo       what the writer of the rows remembers for its next run
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ FRAGMENT_PATTERN: Final = r"data/(?:([0-9]{20})-)?[0-9A-Za-z_-]+\.frag"
 _FRAGMENT: Final = re.compile(FRAGMENT_PATTERN)
 _DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
 _SKIPS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.skips")
+_MEMO: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.memo")
 _VERSION: Final = re.compile(r"_log/([0-9]{20})\.json")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/([0-9]{20})\.arrow")
 _GIVEN_UP: Final = re.compile(r"_aside/[^/]+/([0-9]{20})\.given-up")
@@ -119,7 +121,16 @@ def is_skip_index_key(key: object) -> bool:
     return isinstance(key, str) and _SKIPS.fullmatch(key) is not None
 
 
+def memo_key(base_version: int, attempt_id: str) -> str:
+    return f"{names_from(base_version)}-{attempt_id}.memo"
+
+
+def is_memo_key(key: object) -> bool:
+    return isinstance(key, str) and _MEMO.fullmatch(key) is not None
+
+
 def base_version(key: str) -> int | None:
     """Returns the base version of the attempt that wrote this object; None if the name has none."""
-    match = _FRAGMENT.fullmatch(key) or _DELETIONS.fullmatch(key) or _SKIPS.fullmatch(key)
+    found = (pattern.fullmatch(key) for pattern in (_FRAGMENT, _DELETIONS, _SKIPS, _MEMO))
+    match = next(filter(None, found), None)
     return int(match.group(1)) if match and match.group(1) else None

@@ -11,7 +11,16 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import LAST_UNIX_MS, MAX_INT64, Natural, Seconds, check_number
-from compactor.table.stored import Converted, Keyed, Number, Parsed, RelatedNumber, Stored
+from compactor.table.object_names import is_memo_key
+from compactor.table.stored import (
+    Converted,
+    Keyed,
+    Number,
+    ObjectName,
+    Parsed,
+    RelatedNumber,
+    Stored,
+)
 from compactor.table.suspects import Suspect, abandoned, rewritten
 from compactor.table.tags import Tag
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
@@ -75,6 +84,18 @@ class Totals:
                 return self
 
 
+_KEEPS_ROWS: Final = frozenset(
+    {
+        Operation.COMPACT,
+        Operation.TRIVIAL_MOVE,
+        Operation.LEASE,
+        Operation.ALTER,
+        Operation.QUARANTINE,
+        Operation.TAG,
+        Operation.VACUUM,
+    }
+)
+"""Operations after which readers see the same rows of each key, so that a memo stays true."""
 _TOTALS: Final = tuple(field.name for field in fields(Totals))
 
 
@@ -111,6 +132,8 @@ class Snapshot:
     """The last version stamped with an earlier time than the one before it, because a clock was ahead."""
     tags: Annotated[tuple[Tag, ...], Converted(tuple[Tag, ...])] = ()
     """Names of versions that vacuums keep, in the order of their names."""
+    memo: Annotated[str | None, ObjectName(is_memo_key, "a memo")] = None
+    """Key of what the writer of the rows remembers of them; None if others have changed rows since."""
     fragments: FragmentMap
     """The live fragments by key; a checkpoint holds them as columns."""
 
@@ -159,7 +182,7 @@ class Snapshot:
         return replay(self, [version])
 
 
-HEADER: Final = Stored(Snapshot, leaves_out=False, rare=("tags",))
+HEADER: Final = Stored(Snapshot, leaves_out=False, rare=("tags", "memo"))
 """The stored form of a snapshot without its fragments: the header of a checkpoint."""
 
 
@@ -195,6 +218,7 @@ class _Replay:
             "ordered_from": start.ordered_from,
             "commit_id": start.commit_id,
             "table_id": start.table_id,
+            "memo": start.memo,
         }
         self._leases = dict(start.leases)
         self._lease_of = {key: c.compaction_id for c in start.leases.values() for key in c.inputs}
@@ -224,6 +248,8 @@ class _Replay:
         self._check_totals()
         values["min_base_version"] = max(values["min_base_version"], changes.min_base_version or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
+        if changes.memo is not None or changes.operation not in _KEEPS_ROWS:
+            values["memo"] = changes.memo
         values["commit_id"] = version.commit_id
         if version.committed_unix_ms < values["committed_unix_ms"]:
             values["ordered_from"] = version.number

@@ -226,7 +226,7 @@ class _Vacuum:
             if version.number < boundaries.kept:
                 peak = max(peak, rows.total)
             elif version.number > boundaries.kept:
-                needed.update(_objects_of(version.changes.adds))
+                needed.update(_objects_of(version.changes.adds), _memo_of(version.changes))
 
         is_allowed = self._settings.allow_shrinking
         beginning: Snapshot | None = None
@@ -236,7 +236,7 @@ class _Vacuum:
                 proof.check_checkpoint(said, rebuilt)
             proof.check_newest(rebuilt)
             if rebuilt.version == boundaries.kept or rebuilt.version in standing:
-                needed |= _objects_of(rebuilt.fragments.all())
+                needed |= _objects_of(rebuilt.fragments.all()) | _memo_of(rebuilt)
             if is_allowed and rebuilt.version == boundaries.log > floor:
                 beginning = rebuilt
         merges = snapshot.table.rows.merges
@@ -250,7 +250,7 @@ class _Vacuum:
                 f"{snapshot.oldest}`), and if this was meant, vacuum with ",
                 ALLOW_SHRINKING,
             )
-        needed |= _objects_of(snapshot.fragments.all())
+        needed |= _objects_of(snapshot.fragments.all()) | _memo_of(snapshot)
         return _Proved(
             snapshot=snapshot,
             listing=listing,
@@ -284,7 +284,8 @@ class _Vacuum:
     def _needed_since(self, proved: _Proved, snapshot: Snapshot) -> set[str]:
         """Returns what became live between the proof and the vacuum's own commit."""
         versions = self._log.history.versions_after(proved.snapshot, snapshot.version)
-        return _objects_of(entry for version in versions for entry in version.changes.adds)
+        memos = (_memo_of(version.changes) for version in versions)
+        return _objects_of(e for version in versions for e in version.changes.adds).union(*memos)
 
     def _move_boundaries(self, snapshot: Snapshot, proved: _Proved) -> Changes:
         """Raises `_TaggedError` if a tag came since the proof: what its version needs was not looked up."""
@@ -405,6 +406,10 @@ class _Vacuum:
 
 def _objects_of(entries: Iterable[FragmentEntry]) -> set[str]:
     return {key for entry in entries for key in entry.objects}
+
+
+def _memo_of(state: Snapshot | Changes) -> set[str]:
+    return set() if state.memo is None else {state.memo}
 
 
 class _RowCount:

@@ -24,8 +24,17 @@ from compactor.table.numbers import (
     check_sum,
     unix_ms,
 )
+from compactor.table.object_names import is_memo_key
 from compactor.table.protocol import PROTOCOL
-from compactor.table.stored import Converted, Form, Parsed, RelatedNumber, Several, Stored
+from compactor.table.stored import (
+    Converted,
+    Form,
+    ObjectName,
+    Parsed,
+    RelatedNumber,
+    Several,
+    Stored,
+)
 from compactor.table.tags import Tag
 from lsm_fragment.errors import SchemaError, cause_of
 
@@ -136,6 +145,8 @@ class Changes:
     cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
     records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
     """Figures of the compactions that this commit ends; for reports only."""
+    memo: Annotated[str | None, ObjectName(is_memo_key, "a memo")] = None
+    """Key of the object in which the writer of these rows remembers how they came about."""
 
     def to_json(self) -> dict[str, Any]:
         return _CHANGES.to_json(self)
@@ -154,12 +165,16 @@ class Changes:
                 check_number(name, number, value["version"])
         for tag in changes.tags:
             check_number("version of a tag", tag.version, value["version"])
+        if changes.memo is not None and not is_memo_key(changes.memo):
+            raise ValueError(f"{changes.memo!r} is not the name of a memo")
         check_sum("rows of adds", (entry.rows for entry in changes.adds))
         check_sum("size_bytes of adds", (entry.size_bytes for entry in changes.adds))
         return changes
 
 
-_CHANGES: Final = Stored(Changes, leaves_out=False, rare=("returns_to", "tags", "ended_tags"))
+_CHANGES: Final = Stored(
+    Changes, leaves_out=False, rare=("returns_to", "tags", "ended_tags", "memo")
+)
 
 
 @dataclass(frozen=True, slots=True)
