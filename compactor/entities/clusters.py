@@ -52,10 +52,14 @@ class Clusters:
 
 
 def clusters_of(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], labels: I64, aside: Sequence[Aside] = ()
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    labels: I64,
+    hashes: U64,
+    aside: Sequence[Aside] = (),
 ) -> Clusters:
-    """Builds clusters. labels: per entity, the first entity of its component. aside: values that an error
-    does not name.
+    """Builds clusters. labels: per entity, the first entity of its component. hashes: `member_hashes`. aside:
+    values that an error does not name.
 
     Raises `JobError` for a cluster of more than `max_merged` members, `ConfigError` for duplicate ids.
     """
@@ -77,8 +81,7 @@ def clusters_of(
     elif spec.identity is Identity.COMPOSITE and pc.any(pc.match_substring(all_ids, "|")).as_py():
         # without "|", ids are unique
         _check_composite(ids)
-    hashes = _member_hashes(datasets, starts)
-    signatures = _signatures(spec, hashes[members], counts)
+    signatures = signatures_of(spec, hashes[members], counts)
     return Clusters(members, counts, ids, pa.array(deleted), signatures)
 
 
@@ -178,14 +181,19 @@ def _first_twice(ids: pa.Array) -> str | None:
     return str(coded.dictionary[number])
 
 
-def _member_hashes(datasets: Sequence[Entities], starts: I64) -> U64:
-    offsets = np.repeat(np.arange(1, len(datasets) + 1, dtype=np.uint64), np.diff(starts))
+def member_hashes(datasets: Sequence[Entities]) -> U64:
+    """Hashes each entity with its dataset, in the order of entity numbers."""
+    rows = np.diff(starts_of(datasets))
+    offsets = np.repeat(np.arange(1, len(datasets) + 1, dtype=np.uint64), rows)
     own = np.concatenate([np.zeros(0, np.uint64), *(d.hashes() for d in datasets)])
     return mix(own + mix(offsets))
 
 
-def _signatures(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
-    """Hashes each cluster's members, including their datasets, and the fold settings."""
+def signatures_of(spec: EntityMergeSpec, hashes: U64, counts: I64) -> I64:
+    """Hashes each cluster's members, including their datasets, and the fold settings.
+
+    hashes: `member_hashes` of the members of all clusters. counts: members per cluster.
+    """
     chosen = f" {sorted(spec.survivors)}" if spec.survivors else ""
     settings = value_hashes(pa.array([f"{spec.identity} {spec.strategy}{chosen}"], TEXT))
     if not len(counts):

@@ -10,7 +10,7 @@ import numpy as np
 from compactor.entities.components import Components
 from compactor.entities.cutting import CutFigures, kept_apart
 from compactor.entities.entities import Entities
-from compactor.entities.matching import Aside, edges, starts_of
+from compactor.entities.matching import Aside, OnValues, edges, starts_of, unnoticed
 from compactor.entities.memory import Charge, unlimited
 from compactor.entities.pairs import Pairs, names_in, read_pairs, resolved
 from compactor.entities.rule_figures import RuleFigures
@@ -36,6 +36,7 @@ def connected(
     datasets: Sequence[Entities],
     connect: Components,
     charge: Charge = unlimited,
+    on_values: OnValues = unnoticed,
     *,
     explains: bool = False,
 ) -> Connected:
@@ -45,7 +46,7 @@ def connected(
     """
     texts = read_pairs(spec)
     pairs = resolved(texts, names_in(spec, datasets, texts.texts))
-    (left, right), rules, aside = edges(spec, datasets, charge)
+    (left, right), rules, aside = edges(spec, datasets, charge, on_values)
     if pairs.always:
         one, other = np.array(pairs.always, np.int64).T
         left, right = np.concatenate([left, one]), np.concatenate([right, other])

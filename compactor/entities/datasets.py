@@ -1,55 +1,27 @@
-"""Locates datasets by name and reads their entities."""
+"""Locates datasets by name."""
 
 from __future__ import annotations
 
 import glob
-import json
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-import numpy as np
-import pyarrow as pa
-from pyarrow import types as pt
-
-from compactor.entities.entities import RESERVED, Entities, RowSource, entities_of, row_number
-from compactor.entities.expressions import ID
-from compactor.entities.memory import Charge, unlimited
-from compactor.entities.properties import Sparse, is_rare
-from compactor.entities.row_ids import with_ids
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.texts import canonical, from_arrow, texts_of
 from compactor.errors import InputError, TableNotFoundError, UsageError
-from compactor.files.json_items import ItemBytes
-from compactor.files.names import BINARY_FORMATS, KNOWN_ENDINGS, FileFormat, FileKind, kind_of
-from compactor.files.ndjson import LineBlock, line_blocks
+from compactor.files.names import BINARY_FORMATS, KNOWN_ENDINGS, FileFormat, kind_of
 from compactor.files.places import addresses_of, matching_paths, place_of
-from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
-from compactor.files.read import open_table_file
-from compactor.predicate.expressions.types import sql_type
-from compactor.read.scan import scan
+from compactor.files.problems import one_line
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
 
-_BLOCK_BYTES: Final = 8 << 20
-_OFFSET_BYTES: Final = 8
-"""Offset size of an Arrow large string, null or not."""
 _SPEC_EXTENSIONS: Final = (".yaml", ".yml")
 """Extensions of files that may share a dataset's name without being one."""
 _TYPED: Final = (*BINARY_FORMATS, FileFormat.NDJSON)
 """Formats whose values have types."""
-_Columns = dict[str, Any]
-"""Arrays, and `Sparse` properties that few rows have."""
-_rows = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +76,7 @@ def _declared(
     at: Located, types: tuple[tuple[str, str], ...], id_columns: tuple[str, ...]
 ) -> Located:
     """Declares columns. Raises `InputError` if the dataset has types of its own."""
-    if types and not all(part.is_file and _has_texts(part.place) for part in at.whole):
+    if types and not all(part.is_file and has_texts(part.place) for part in at.whole):
         raise InputError(
             f"dataset {at.shown}: has types of its own: leave it out of `types`, which is for CSV, XML "
             "and other files of texts"
@@ -113,7 +85,8 @@ def _declared(
     return replace(at, types=types, id_columns=id_columns, parts=parts)
 
 
-def _has_texts(path: str) -> bool:
+def has_texts(path: str) -> bool:
+    """Returns whether the values of a file are texts."""
     kind = kind_of(path)
     return kind is not None and kind.format not in _TYPED
 
@@ -323,240 +296,3 @@ def _table(name: str, address: str) -> Located | None:
     except TableNotFoundError:
         return None
     return Located(name=name, place=address, is_file=False)
-
-
-def read_dataset(located: Located | None, name: str, charge: Charge = unlimited) -> Entities:
-    """Reads all entities of a dataset; none if it does not exist.
-
-    Raises `InputError` naming the place, and the errors of `charge`.
-    """
-    if located is None:
-        return entities_of([], [], RowSource(name))
-    source = RowSource(located.shown, partial(place_in, located), located.id_columns)
-    return _read(columns_in(located), source, charge)
-
-
-def read_batches(
-    batches: Iterable[pa.RecordBatch],
-    name: str,
-    charge: Charge = unlimited,
-    id_columns: Sequence[str] = (),
-) -> Entities:
-    """Reads entities from Arrow batches; null means a missing property.
-
-    name: the dataset's name, for errors. Raises `InputError`, and the errors of `charge`.
-    """
-    found = ((with_ids(c, n, id_columns), n) for c, n in _in_texts(batches, name))
-    return _read(found, RowSource(name, id_columns=id_columns), charge)
-
-
-def columns_in(
-    located: Located, snapshot: Snapshot | None = None
-) -> Iterator[tuple[_Columns, int]]:
-    """Yields the rows of a dataset in input order: columns, including `_id`, and the row count.
-
-    snapshot: snapshot of a table, or a part of it; None for the latest. Raises `InputError` naming the place.
-    """
-    for part in located.whole:
-        for columns, rows in _columns_of_part(part, snapshot):
-            yield with_ids(columns, rows, located.id_columns), rows
-
-
-def _columns_of_part(located: Located, snapshot: Snapshot | None) -> Iterator[tuple[_Columns, int]]:
-    if not located.is_file:
-        store = open_store(located.place)
-        yield from _in_texts(scan(store, snapshot or CommitLog(store).current()), located.shown)
-        return
-    kind = kind_of(located.place)
-    if kind is not None and kind.format is FileFormat.NDJSON:
-        for columns in _ndjson(located.place, kind):
-            yield columns, len(columns[ID])
-        return
-    known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in located.types])
-    with open_table_file(located.place, known, in_one_pass=True, infers_types=False) as file:
-        ids = located.id_columns or (ID,)
-        for column in (*ids, *known.names) if _has_texts(located.place) else ():
-            if column not in file.schema.names:
-                instead = (
-                    "name the columns of the id in `id`"
-                    if column in ids
-                    else "leave it out of `types`"
-                )
-                raise InputError(
-                    f"dataset {located.shown}: has no column {column!r}: add it, or {instead}"
-                )
-        yield from _in_texts(file, located.shown)
-
-
-def _wide(dtype: pa.DataType) -> pa.DataType:
-    """Returns int64 for any integer type, because integers have one type here."""
-    return pa.int64() if pt.is_integer(dtype) else dtype
-
-
-def _in_texts(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[tuple[_Columns, int]]:
-    for batch in batches:
-        yield _texts_of_batch(batch, name), batch.num_rows
-
-
-def _read(found: Iterable[tuple[_Columns, int]], source: RowSource, charge: Charge) -> Entities:
-    columns = []
-    rows: list[int] = []
-    names: set[str] = set()
-    cells, empty = 0, 0
-    for some, count in found:
-        dense = [name for name, column in some.items() if not isinstance(column, Sparse)]
-        names.update(dense)
-        cells += len(dense) * count
-        # Each of these becomes a column of all rows, present or not.
-        before, empty = empty, len(names) * (sum(rows) + count) - cells
-        charge(_bytes_of(some) + (empty - before) * _OFFSET_BYTES)
-        columns.append(some)
-        rows.append(count)
-    return entities_of(columns, rows, source)
-
-
-def place_in(located: Located, row: int) -> str:
-    """Returns the line or row of a dataset that has its row `row`, from 0; of several, with the file."""
-    if located.parts:
-        for part in located.parts:
-            rows = sum(count for _, count in columns_in(part))
-            if row < rows:
-                return f"{part.place}, {place_in(part, row)}"
-            row -= rows
-    kind = kind_of(located.place) if located.is_file else None
-    if kind is not None and kind.format is FileFormat.NDJSON:
-        return _line_of(located.place, kind, row)
-    return row_number(row)
-
-
-def _line_of(path: str, kind: FileKind, row: int) -> str:
-    with closing(_opened(path, kind)) as source:
-        for block in _blocks(path, source):
-            for number, line in enumerate(block.data.split(b"\n"), block.first_line):
-                row -= bool(line.strip())
-                if row < 0:
-                    return _line(source, number)
-    raise AssertionError("the file has become shorter")
-
-
-def _bytes_of(columns: _Columns) -> int:
-    return sum(column.nbytes for column in columns.values())
-
-
-def _texts_of_batch(batch: pa.RecordBatch, name: str) -> _Columns:
-    texts = {}
-    for column, array in zip(batch.schema.names, batch.columns, strict=True):
-        if array.null_count == len(array) and column not in RESERVED:
-            continue
-        try:
-            texts[column] = from_arrow(array)
-        except (*PROBLEMS, RecursionError) as error:
-            cause = "nested too deep" if isinstance(error, RecursionError) else one_line(error)
-            raise InputError(
-                f"dataset {name}: column {column!r}: {cause}: leave the column out"
-            ) from error
-    return texts
-
-
-def _ndjson(path: str, kind: FileKind) -> Iterator[_Columns]:
-    with closing(_opened(path, kind)) as source:
-        for block in _blocks(path, source):
-            try:
-                yield _columns(block.data)
-            except (*PROBLEMS, RecursionError):
-                raise _located(path, source, block) from None
-
-
-def _opened(path: str, kind: FileKind) -> ItemBytes:
-    with reading(path):
-        return ItemBytes(path, place_of(path), kind.compression)
-
-
-def _blocks(path: str, source: ItemBytes) -> Iterator[LineBlock]:
-    """Yields the lines of a file, or the items of its array."""
-    for block in line_blocks(path, source, _BLOCK_BYTES):
-        lines, _, last = block.data.rpartition(b"\n")
-        # A comma behind the last item is no item.
-        is_over = source.is_array and last.strip() == b","
-        yield LineBlock(lines, block.first_line) if is_over else block
-
-
-def _line(source: ItemBytes, number: int) -> str:
-    return f"{'item' if source.is_array else 'line'} {number:,}"
-
-
-def _columns(lines: bytes) -> _Columns:
-    """Returns the columns of NDJSON lines."""
-    lines.decode()
-    rows = _rows.decode_lines(lines)
-    _check_one_a_line(lines, len(rows))
-    counts = Counter(chain.from_iterable(rows))
-    rare = {n for n, count in counts.items() if is_rare(count, len(rows)) and n not in RESERVED}
-    texts: _Columns = _rare_columns(rows, rare) if rare else {}
-    for name in counts.keys() - rare:
-        texts[name] = canonical(texts_of([row.get(name) for row in rows]))
-    texts.setdefault(ID, pa.nulls(len(rows), pa.large_string()))
-    return {name: texts[name] for name in sorted(texts)}
-
-
-def _rare_columns(rows: Sequence[dict[str, msgspec.Raw]], names: set[str]) -> _Columns:
-    """Returns the columns of properties that few rows have, in time linear in their values."""
-    found: dict[str, tuple[list[int], list[msgspec.Raw]]] = {name: ([], []) for name in names}
-    for number, row in enumerate(rows):
-        for name in row.keys() & names:
-            places, raws = found[name]
-            places.append(number)
-            raws.append(row[name])
-    texts = canonical(texts_of([raw for _, raws in found.values() for raw in raws]))
-    columns, start = {}, 0
-    for name, (places, raws) in found.items():
-        columns[name] = Sparse(np.array(places), texts.slice(start, len(raws)), len(rows))
-        start += len(raws)
-    return columns
-
-
-def _check_one_a_line(lines: bytes, rows: int) -> None:
-    """Raises `ValueError` unless each line is one object. rows: number of objects.
-
-    Relies on `}`, line break, `{` occurring only between two objects.
-    """
-    if lines.count(b"}\n{") + 1 == rows and lines.count(b"\n") - lines.endswith(b"\n") + 1 == rows:
-        return
-    texts = [text for line in lines.split(b"\n") if (text := line.strip())]
-    if len(texts) != rows or not all(t.startswith(b"{") and t.endswith(b"}") for t in texts):
-        raise ValueError("is not one JSON object per line")
-
-
-def _located(path: str, source: ItemBytes, block: LineBlock) -> InputError:
-    """Returns the error naming the first unreadable line."""
-    lines = block.data.split(b"\n")
-
-    def attempt(count: int) -> None:
-        start = b"\n".join(lines[:count])
-        if start.strip():
-            try:
-                _columns(start)
-            except RecursionError as error:
-                raise ValueError("it is nested too deep") from error
-
-    count, error = first_failing(len(lines), attempt)
-    line = f"{path}, {_line(source, block.first_line + count - 1)}"
-    if isinstance(error, UnicodeDecodeError):
-        return InputError(f"{line}: is not valid UTF-8: save the file as UTF-8")
-    if _has_half_a_character(lines[count - 1]):
-        return InputError(
-            f"{line}: has half of a surrogate pair, such as \\ud83d, which is no character: write both "
-            "halves, or leave it out"
-        )
-    return InputError(f"{line}: is not a readable JSON object ({one_line(error)}): correct it")
-
-
-def _has_half_a_character(line: bytes) -> bool:
-    """Returns whether a line is JSON but for an escaped surrogate without its other half."""
-    try:
-        json.dumps(json.loads(line), ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, RecursionError):
-        return False
-    return False

@@ -156,6 +156,13 @@ def entities_of(
     The last row of an id wins; if it is marked as replaced, the id has no entity.
     Raises `InputError` for an invalid `_id`, `$ids` or flag.
     """
+    return ordered_entities(batches, rows, source)[0]
+
+
+def ordered_entities(
+    batches: Sequence[dict[str, Any]], rows: Sequence[int], source: RowSource
+) -> tuple[Entities, I64]:
+    """Does what `entities_of` does. Returns also the row of each entity."""
     names = dict.fromkeys(column for batch in batches for column in batch)
     columns: dict[str, pa.Array] = {n: _taken_out(n, batches, rows) for n in RESERVED if n in names}
     total = sum(rows)
@@ -173,7 +180,7 @@ def entities_of(
             column = {one: sparse_if_rare(_column(one, batches, rows))}
             properties |= taken(Properties(column), last, total).stored
     found = Entities(ids, is_deleted, carried, {}).take(last)
-    return replace(found, properties=Properties(properties))
+    return replace(found, properties=Properties(properties)), last
 
 
 def _taken_out(name: str, batches: Sequence[dict[str, Any]], rows: Sequence[int]) -> pa.Array:

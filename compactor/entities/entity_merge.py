@@ -5,13 +5,14 @@ Each stage is a function on columns, so that a caller can replace one of them (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.entities.breaker import check_ended
 from compactor.entities.cluster_figures import (
     ClusterFigures,
@@ -19,15 +20,18 @@ from compactor.entities.cluster_figures import (
     largest_of,
     sizes_of,
 )
-from compactor.entities.clusters import Clusters, clusters_of
+from compactor.entities.clusters import Clusters, clusters_of, member_hashes
+from compactor.entities.comparing import Compared, NotProvenError
 from compactor.entities.components import Components, components
 from compactor.entities.connecting import Connected, connected
-from compactor.entities.datasets import Located, read_batches, read_dataset
-from compactor.entities.entities import DELETED, MEMBERS, Entities
+from compactor.entities.datasets import Located
+from compactor.entities.entities import DELETED, MEMBERS, U64, Entities
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, explain
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.links import link_batches
+from compactor.entities.matching import OnValues, unnoticed
+from compactor.entities.memo import Memo, may_remember
 from compactor.entities.memory import Charge, EntityMemory, unlimited
 from compactor.entities.output import (
     NOTHING_WRITTEN,
@@ -36,18 +40,21 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.partial import Touched
 from compactor.entities.preview import largest_changes
+from compactor.entities.reading import read_batches, read_dataset
+from compactor.entities.remembering import Notes
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.stable import COLUMNS, Histories, Lineage, stable_ids
 from compactor.entities.target import OPTIONS, SORT, Target
-from compactor.errors import UsageError
+from compactor.errors import CompactorError, UsageError
 from compactor.read.scan import scan
 from compactor.write.ingest import ingest_batches
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergedClusters:
     """Clusters before folding."""
 
@@ -55,6 +62,8 @@ class MergedClusters:
     datasets: Sequence[Entities]
     clusters: Clusters
     connected: Connected
+    hashes: U64
+    """Of `member_hashes`."""
     lineage: Lineage | None = None
     """With `identity: stable`."""
 
@@ -95,14 +104,33 @@ def merge_entities(
     datasets: Sequence[Entities],
     connect: Components = components,
     charge: Charge = unlimited,
+    on_values: OnValues = unnoticed,
 ) -> MergedClusters:
     """Finds the clusters of the datasets.
 
     Raises `JobError` for a cluster of more than `max_merged` entities, `ConfigError` for duplicate ids.
     """
-    found = connected(spec, datasets, connect, charge)
-    clusters = clusters_of(spec, datasets, found.labels, found.aside)
-    return MergedClusters(spec, datasets, clusters, found)
+    found = connected(spec, datasets, connect, charge, on_values)
+    hashes = member_hashes(datasets)
+    clusters = clusters_of(spec, datasets, found.labels, hashes, found.aside)
+    return MergedClusters(
+        spec=spec, datasets=datasets, clusters=clusters, connected=found, hashes=hashes
+    )
+
+
+_MAX_LOOKED_AT: Final = 0.4
+"""Merge all entities anew if changes touch a greater share of them: looking for these costs, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a run has found, be it of all entities or of those that changes touch."""
+
+    merged: MergedClusters
+    changes: Difference
+    memo: Callable[[], Memo | None]
+    """Makes what the next run has to know."""
+    is_partial: bool
 
 
 def merged_batches(
@@ -136,13 +164,22 @@ class EntityMerge:
     """
 
     def __init__(
-        self, run: EntityRun, *, connect: Components = components, ids: Ids = random_id
+        self,
+        run: EntityRun,
+        *,
+        connect: Components = components,
+        ids: Ids = random_id,
+        clock: Clock | None = None,
+        max_looked_at: float = _MAX_LOOKED_AT,
     ) -> None:
+        """max_looked_at: share of all entities up to which only those are merged anew that changes touch."""
         self._memory = EntityMemory(run.memory_limit_bytes)
+        self._clock, self._max_looked_at = clock or SystemClock(), max_looked_at
         self._spec, self._on_progress = run.spec, run.on_progress
         self._run, self._connect, self._ids = run, connect, ids
         self._target = Target(run.store)
-        self._merged: MergedClusters | None = None
+        self._outcome: _Outcome | None = None
+        self._located: Sequence[Located | None] = ()
 
     def run(self) -> EntityMergeReport:
         """Writes what changed.
@@ -150,16 +187,17 @@ class EntityMerge:
         Raises `CommitConflictError` if another run has committed meanwhile, and the errors of `look`; then
         nothing is written.
         """
-        report, changes = self._found()
+        report = self._found()
         target = self._target
         if target.store is None or target.log is None or report.waiting_for:
             return report
         after = target.state_after(self._spec, report)
-        batches = self._batches(changes)
+        batches = self._batches()
         if batches is None:
             report.version = target.remember(after) or report.version
             return report
         self._on_progress("writing")
+        memo = self._remembered()
         report.version = ingest_batches(
             target.store,
             target.log,
@@ -168,9 +206,15 @@ class EntityMerge:
             SORT,
             OPTIONS,
             ids=self._ids,
-            amend=target.amending(after),
+            amend=target.amending(after, memo),
         ).version
+        target.forget()
         return report
+
+    def _remembered(self) -> str | None:
+        """Stores what the next run has to know. Returns the key; None if that is nothing."""
+        memo = None if self._outcome is None else self._outcome.memo()
+        return None if memo is None else self._target.remember_rows(memo, self._spec, self._ids())
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
         """Returns the report of a dry run with the largest changes, and the rows it would write; None without
@@ -179,35 +223,27 @@ class EntityMerge:
         Raises `InputError` for unreadable datasets, `UsageError` if they need a full run or `allow_changes`,
         `JobError` for too large a cluster or too much memory.
         """
-        report, changes = self._found()
-        if self._merged is not None and changes is not None:
+        report = self._found()
+        if self._outcome is not None:
+            merged, changes = self._outcome.merged, self._outcome.changes
             written = self._written([ID, IDS, DELETED])
-            clusters = self._merged.clusters
-            report.changes = largest_changes(self._merged.datasets, clusters, changes, written)
-        return report, self._batches(changes)
+            report.changes = largest_changes(merged.datasets, merged.clusters, changes, written)
+        return report, self._batches()
 
-    def _found(self) -> tuple[EntityMergeReport, Difference | None]:
-        """Returns the report without the largest changes, and what changes; None if the run has to wait."""
+    def _found(self) -> EntityMergeReport:
+        """Returns the report without the largest changes. The run has no outcome if it has to wait."""
         located, report = self._target.begin(self._run)
         if report.waiting_for:
-            return report, None
-        datasets = self._read(located)
-        self._on_progress("comparing")
-        try:
-            merged = merge_entities(
-                self._spec, datasets, self._connect, self._memory.charging("values of rules")
-            )
-        except SameIdError as error:
-            raise error.placed(located) from None
-        if self._spec.identity is Identity.STABLE:
-            merged = self._stable(merged)
-        self._merged = merged
-        changes = self._changes(merged.clusters)
-        report.entities_read = sum(d.rows for d in datasets)
+            return report
+        self._located = located
+        started_ns = self._clock.now_unix_ms() * 1_000_000
+        outcome = self._partial(located, report, started_ns) or self._whole(
+            located, report, started_ns
+        )
+        self._outcome = outcome
+        merged, changes = outcome.merged, outcome.changes
         report.rules, report.cuts = merged.connected.rules, merged.connected.cuts
         report.pair_warnings = merged.connected.pairs.warnings
-        report.clusters = len(merged.clusters.ids)
-        report.sizes = sizes_of(merged.clusters.counts, merged.clusters.deleted)
         report.largest = merged.largest()
         report.new = changes.new
         report.changed = len(changes.clusters) - changes.new
@@ -216,7 +252,7 @@ class EntityMerge:
         report.living_before, report.ended = changes.living_before, changes.ended
         check_ended(report, self._run)
         report.next_updated = self._target.first_updated + changes.rows
-        return report, changes
+        return report
 
     def _stable(self, merged: MergedClusters) -> MergedClusters:
         """Gives the clusters the ids that their members have in the table."""
@@ -226,10 +262,11 @@ class EntityMerge:
         ids, lineage = stable_ids(merged.datasets, merged.clusters, numbers, histories)
         return replace(merged, clusters=replace(merged.clusters, ids=ids), lineage=lineage)
 
-    def _batches(self, changes: Difference | None) -> EntityBatches | None:
-        if self._merged is None or changes is None or not changes.rows:
+    def _batches(self) -> EntityBatches | None:
+        if self._outcome is None or not self._outcome.changes.rows:
             return None
-        return self._merged.batches(changes, self._target.first_updated, self._target.columns)
+        first, known = self._target.first_updated, self._target.columns
+        return self._outcome.merged.batches(self._outcome.changes, first, known)
 
     def _written(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields columns of the table's rows; nothing before the first run."""
@@ -239,10 +276,13 @@ class EntityMerge:
 
     def links(self) -> Iterator[pa.RecordBatch]:
         """Yields the links of the entities that `look` or `run` has read, in the schema `LINKS`."""
-        if self._merged is None:
+        if self._outcome is None:
             return iter(())
-        found = self._merged.connected
-        datasets, always = self._merged.datasets, found.pairs.always
+        merged = self._outcome.merged
+        if self._outcome.is_partial:
+            merged = merge_entities(self._spec, self._read(self._located), self._connect)
+        found = merged.connected
+        datasets, always = merged.datasets, found.pairs.always
         return link_batches(self._spec, datasets, found.labels, always, found.aside)
 
     def explain(self, asked: Sequence[str]) -> Explanation:
@@ -260,12 +300,92 @@ class EntityMerge:
         found = connected(self._spec, datasets, self._connect, charge, explains=True)
         return explain(self._spec, datasets, found, asked)
 
-    def _read(self, located: Sequence[Located | None]) -> list[Entities]:
+    def _whole(
+        self, located: Sequence[Located | None], report: EntityMergeReport, started_ns: int
+    ) -> _Outcome:
+        """Merges all entities."""
+        spec = self._spec
+        notes = Notes(len(located), started_ns) if may_remember(spec) else None
+        datasets = self._read(located, notes)
+        self._on_progress("comparing")
+        try:
+            merged = merge_entities(
+                spec,
+                datasets,
+                self._connect,
+                self._memory.charging("values of rules"),
+                unnoticed if notes is None else notes.add_values,
+            )
+        except SameIdError as error:
+            raise error.placed(located) from None
+        if spec.identity is Identity.STABLE:
+            merged = self._stable(merged)
+        report.entities_read = sum(d.rows for d in datasets)
+        report.clusters = len(merged.clusters.ids)
+        report.sizes = sizes_of(merged.clusters.counts, merged.clusters.deleted)
+
+        def memo() -> Memo | None:
+            if notes is None:
+                return None
+            return notes.memo(spec, datasets, merged.clusters, merged.hashes)
+
+        return _Outcome(merged, self._changes(merged.clusters), memo, is_partial=False)
+
+    def _partial(
+        self, located: Sequence[Located | None], report: EntityMergeReport, started_ns: int
+    ) -> _Outcome | None:
+        """Merges the entities that changes touch; returns None if all have to be merged."""
+        if self._run.full or self._max_looked_at <= 0 or not may_remember(self._spec):
+            return None
+        known, note = self._target.remembered_rows(self._spec)
+        report.notes = () if note is None else (note,)
+        if known is None:
+            return None
+        try:
+            return self._touched(known, located, report, started_ns)
+        except (NotProvenError, CompactorError):
+            # What is wrong with the datasets, if anything, shows when all of them are read.
+            report.looked_at, self._memory = None, EntityMemory(self._run.memory_limit_bytes)
+            return None
+
+    def _touched(
+        self,
+        known: Memo,
+        located: Sequence[Located | None],
+        report: EntityMergeReport,
+        started_ns: int,
+    ) -> _Outcome:
+        spec, memory = self._spec, self._memory
+        memory.charging("the last run")(known.nbytes)
+        compared = []
+        for (name, _alias), at, kept in zip(spec.datasets, located, known.datasets, strict=True):
+            self._on_progress(f"comparing {name}")
+            charge = memory.charging(f"dataset {name}")
+            compared.append(Compared(at, name, kept, started_ns, charge))
+        charge = memory.charging("values of rules")
+        touched = Touched(spec, known, compared, self._max_looked_at, charge)
+        entities, rows = touched.merged_anew()
+        merged = merge_entities(spec, entities, self._connect, charge)
+        touched.check_rules([rule.matches for rule in merged.connected.rules])
+        report.entities_read, report.looked_at = touched.entities, sum(map(len, rows))
+        report.clusters, report.sizes = touched.sizes(merged.clusters)
+
+        def memo() -> Memo:
+            return touched.memo_after(entities, rows, merged.clusters, merged.hashes)
+
+        return _Outcome(merged, touched.difference(merged.clusters), memo, is_partial=True)
+
+    def _read(
+        self, located: Sequence[Located | None], notes: Notes | None = None
+    ) -> list[Entities]:
         memory = self._memory
         found = []
-        for (name, _alias), at in zip(self._spec.datasets, located, strict=True):
+        for number, ((name, _alias), at) in enumerate(
+            zip(self._spec.datasets, located, strict=True)
+        ):
             self._on_progress(f"reading {name}")
-            found.append(read_dataset(at, name, memory.charging(f"dataset {name}")))
+            rows = None if notes is None else notes.rows[number]
+            found.append(read_dataset(at, name, memory.charging(f"dataset {name}"), rows))
         return found
 
     def _changes(self, clusters: Clusters) -> Difference:

@@ -47,13 +47,20 @@ class EntityMergeReport:
     """Lines about pairs that name no entity."""
     changes: list[Change] = field(default_factory=list)
     """The largest changes that a dry run in one process would write."""
+    looked_at: int | None = None
+    """Number of entities that changes touch, if the run looked at no others: the figures of rules, cuts and
+    largest clusters are of these. None if it looked at all."""
+    notes: tuple[str, ...] = ()
+    """Lines about how the run went."""
     waiting_for: tuple[str, ...] = ()
     """Initial datasets that have to exist and do not; if any, the run did nothing."""
 
     @property
     def warnings(self) -> list[str]:
-        """Lines about rules that match nothing, and pairs that name no entity."""
-        return [*warnings_of(self.rules), *self.pair_warnings]
+        """Lines about rules that match nothing, pairs that name no entity, and how the run went."""
+        if self.looked_at is not None:
+            return [*self.notes]  # such a run has proved that each rule matches something
+        return [*self.notes, *warnings_of(self.rules), *self.pair_warnings]
 
     @property
     def merged(self) -> int:
@@ -69,6 +76,13 @@ class EntityMergeReport:
 
     def lines(self) -> Iterator[str]:
         """Yields lines about rules, pairs, clusters and changes."""
+        if self.looked_at is not None:
+            yield (
+                f"looked at {counted(self.looked_at, 'entity', 'entities')} that changes touch; rules and "
+                "largest clusters are of these"
+            )
+            if not self.looked_at:
+                return
         yield from lines_of_rules(self.rules)
         yield from self.cuts.lines()
         yield from lines_of_clusters(self.sizes, self.largest)

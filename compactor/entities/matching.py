@@ -7,7 +7,7 @@ edges as values, however common a value is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from compactor.entities.rule_figures import (
     counts_of,
     cut,
 )
-from compactor.entities.spec import EntityMergeSpec, OnTooMany
+from compactor.entities.spec import EntityMergeSpec, OnTooMany, Rule
 from compactor.entities.texts import I64
 from compactor.errors import JobError
 from lsm_fragment import compute as pc
@@ -78,14 +78,27 @@ def part_of(datasets: Sequence[Entities], members: I64) -> list[Entities]:
     return [datasets[n].take(members[start:end] - starts[n]) for n, (start, end) in cuts]
 
 
+OnValues = Callable[[Rule, tuple[Values, Values]], None]
+"""Called with the values of both sides of each rule, with entity numbers."""
+
+
+def unnoticed(_rule: Rule, _sides: tuple[Values, Values]) -> None:
+    """An `OnValues` that does nothing."""
+
+
 def edges(
-    spec: EntityMergeSpec, datasets: Sequence[Entities], charge: Charge = unlimited
+    spec: EntityMergeSpec,
+    datasets: Sequence[Entities],
+    charge: Charge = unlimited,
+    on_values: OnValues = unnoticed,
 ) -> tuple[Edges, list[RuleFigures], list[Aside]]:
     """Returns the edges of all rules, and figures and the values put aside of each. Deleted entities have no
     edges."""
     found, asides = [], []
     figures = [RuleFigures.none_of(rule) for rule in spec.rules]
-    for sides, of_rule in zip(values_of_rules(spec, datasets, charge), figures, strict=True):
+    all_sides = values_of_rules(spec, datasets, charge)
+    for rule, sides, of_rule in zip(spec.rules, all_sides, figures, strict=True):
+        on_values(rule, sides)
         groups = groups_of_rule(*sides)
         entities = groups.entities()
         is_aside = too_common(spec, groups.ties, entities)

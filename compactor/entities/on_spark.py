@@ -25,7 +25,7 @@ from compactor.common.clock import random_id
 from compactor.common.counts import counted
 from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import too_many
-from compactor.entities.datasets import place_in
+from compactor.entities.dataset_rows import place_in
 from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.expressions import ID

@@ -8,7 +8,8 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.datasets import Located, columns_in, place_in
+from compactor.entities.dataset_rows import columns_in, place_in
+from compactor.entities.datasets import Located
 from compactor.entities.expressions import ID
 from compactor.entities.texts import quoted
 from compactor.errors import ConfigError

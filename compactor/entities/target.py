@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -11,14 +12,16 @@ from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, locate
 from compactor.entities.entities import KEY, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
+from compactor.entities.memo import Memo, from_bytes, to_bytes
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets, numbers_of
-from compactor.errors import CommitConflictError
+from compactor.errors import CommitConflictError, DataError, ObjectNotFoundError, StoreError
 from compactor.rows.policy import RowKind, RowPolicy
-from compactor.stores.base import Store
+from compactor.stores.base import MAX_READ_BYTES, Store, create_own
 from compactor.table.commit_log import CommitLog
-from compactor.table.snapshot import Snapshot
+from compactor.table.object_names import memo_key
+from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.ingest import Amend, IngestOptions
 from lsm_fragment.keys.sort_schema import SortColumn
@@ -91,8 +94,10 @@ class Target:
             report=lines,
         )
 
-    def amending(self, after: State) -> Amend:
+    def amending(self, after: State, memo: str | None = None) -> Amend:
         """Returns the amendment that stores state `after` with a commit of rows.
+
+        memo: key of what the next run has to know of the rows.
 
         The amendment raises `CommitConflictError` if another run has committed meanwhile.
         """
@@ -100,7 +105,12 @@ class Target:
         def amend(latest: Snapshot, changes: Changes) -> Changes:
             self._check_unchanged(latest)
             metadata = after.put_into(changes.metadata or latest.table)
-            return Changes(operation=changes.operation, adds=changes.adds, metadata=metadata)
+            return Changes(
+                operation=changes.operation,
+                adds=changes.adds,
+                metadata=metadata,
+                memo=memo if self._has_rows_of(latest) else None,
+            )
 
         return amend
 
@@ -115,6 +125,42 @@ class Target:
             return Changes(operation=Operation.ALTER, metadata=after.put_into(latest.table))
 
         return self.log.commit(remembering).version
+
+    def remember_rows(self, memo: Memo, spec: EntityMergeSpec, run_id: str) -> str | None:
+        """Stores a memo, which counts once a commit names it. Returns its key; None if it is too large."""
+        assert self.store is not None, "only a dry run has no table"
+        data = to_bytes(memo, spec)
+        if len(data) > MAX_READ_BYTES:
+            return None
+        key = memo_key(self.snapshot.version, run_id)
+        create_own(self.store, key, data)
+        return key
+
+    def remembered_rows(self, spec: EntityMergeSpec) -> tuple[Memo | None, str | None]:
+        """Returns the memo of the last run if these settings made it, and a line if it is damaged."""
+        key = self.snapshot.memo
+        if self.store is None or key is None:
+            return None, None
+        place = f"{self.url}/{key}"
+        try:
+            return from_bytes(self.store.read(key), spec, place), None
+        except ObjectNotFoundError:
+            return None, f"{place}: is not there, so that all entities were read"
+        except DataError as error:
+            return None, f"{error}, so that all entities were read"
+
+    def forget(self) -> None:
+        """Removes the memo that the last commit has replaced, which no other run needs."""
+        if self.store is not None and self.snapshot.memo is not None:
+            with suppress(StoreError):  # else a vacuum does it
+                self.store.delete(self.snapshot.memo)
+
+    def _has_rows_of(self, latest: Snapshot) -> bool:
+        """Returns whether the latest snapshot has the rows that this run has compared with."""
+        if self.log is None or latest.version == self.snapshot.version:
+            return True
+        meanwhile = self.log.history.versions_after(self.snapshot, latest.version)
+        return all(version.changes.operation in KEEPS_ROWS for version in meanwhile)
 
     def _check_unchanged(self, latest: Snapshot) -> None:
         if State.of(latest.metadata, self.url) != self.before:

@@ -50,6 +50,8 @@ class Place(ABC):
     """Whether the bytes can be read only once."""
     is_local: bool = False
     """Whether a local file has the bytes, which can be sought in."""
+    version: str = ""
+    """Text that changes whenever a store replaces the bytes; empty if nothing tells."""
 
     @abstractmethod
     def open(self) -> Bytes:

@@ -82,7 +82,7 @@ class _Object(Place):
         self._store = store
         self._key = key
         self._address = address
-        self._etag = info.etag
+        self._etag = self.version = info.etag
         self.size_bytes = info.size_bytes
 
     def open(self) -> Bytes:

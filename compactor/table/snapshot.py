@@ -84,7 +84,7 @@ class Totals:
                 return self
 
 
-_KEEPS_ROWS: Final = frozenset(
+KEEPS_ROWS: Final = frozenset(
     {
         Operation.COMPACT,
         Operation.TRIVIAL_MOVE,
@@ -248,7 +248,7 @@ class _Replay:
         self._check_totals()
         values["min_base_version"] = max(values["min_base_version"], changes.min_base_version or 0)
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
-        if changes.memo is not None or changes.operation not in _KEEPS_ROWS:
+        if changes.memo is not None or changes.operation not in KEEPS_ROWS:
             values["memo"] = changes.memo
         values["commit_id"] = version.commit_id
         if version.committed_unix_ms < values["committed_unix_ms"]:

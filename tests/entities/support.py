@@ -43,11 +43,13 @@ def run(
     *,
     full: bool = False,
     allow_changes: bool = True,
+    **settings: Any,
 ) -> EntityMergeReport:
+    """settings: of `EntityMerge`."""
     asked = EntityRun(
         spec=chosen, store=store, folder=str(folder), full=full, allow_changes=allow_changes
     )
-    return EntityMerge(asked).run()
+    return EntityMerge(asked, **settings).run()
 
 
 def rows(store: Store, since: int | None = None) -> list[Entity]:

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.entities.datasets import locate, read_dataset
+from compactor.entities.datasets import locate
 from compactor.entities.entities import Entities
+from compactor.entities.reading import read_dataset
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, elements, from_arrow, members, quoted, unquoted
 from compactor.errors import InputError, UsageError

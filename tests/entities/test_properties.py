@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.entities.datasets import Located, read_dataset
+from compactor.entities.datasets import Located
 from compactor.entities.properties import Properties, Sparse, end_to_end, sparse_if_rare, taken
+from compactor.entities.reading import read_dataset
 from compactor.entities.texts import TEXT
 from tests.entities.support import by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore

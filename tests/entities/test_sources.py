@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.cli.main import run as command
-from compactor.entities.datasets import locate, place_in, read_dataset
+from compactor.entities.dataset_rows import place_in
+from compactor.entities.datasets import locate
 from compactor.entities.entities import Entities
 from compactor.entities.entity_merge import merged_batches
+from compactor.entities.reading import read_dataset
 from compactor.entities.spec import EntityMergeSpec
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.stores.open import open_store

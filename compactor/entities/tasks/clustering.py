@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.cluster_figures import largest_of, sizes_of
-from compactor.entities.clusters import clusters_of
+from compactor.entities.clusters import clusters_of, member_hashes
 from compactor.entities.entities import DELETED, SIGNATURE
 from compactor.entities.expressions import ID
 from compactor.entities.same_ids import SameIdError
@@ -28,7 +28,8 @@ def cluster(context: Context, given: TaskInput) -> TaskOutput:
     datasets = [EntityLines.of(lines.slice(start, end - start)) for start, end in pairwise(bounds)]
     _, firsts, of = np.unique(ints_of(lines, LABEL), return_index=True, return_inverse=True)
     try:
-        clusters = clusters_of(context.spec, datasets, firsts[of].astype(np.int64))
+        labels = firsts[of].astype(np.int64)
+        clusters = clusters_of(context.spec, datasets, labels, member_hashes(datasets))
     except SameIdError as error:
         yield TaskSummary(error.to_json(), has_failed=True)
         return

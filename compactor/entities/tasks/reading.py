@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.datasets import columns_in
+from compactor.entities.dataset_rows import columns_in
 from compactor.entities.entities import SIGNATURE, UPDATED, RowSource, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
