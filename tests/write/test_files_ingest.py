@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
-from compactor.errors import InputError
+from compactor.errors import InputError, PermissionDeniedError
 from compactor.files.columnar import ParquetBatches
+from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
 from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.file_schema import OnConflict
-from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, files
+from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, IngestReport, files
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
+from tests.faults import Refuse, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.oracle import stable_sorted
 from tests.support.tables import log_rows, table_rows
@@ -226,6 +228,17 @@ def test_small_files_share_a_fragment_and_a_commit(tmp_path: Path) -> None:
     assert table.rows == stable_sorted(pa.concat_tables(tables), SORT).to_pylist()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_of_other_columns_are_opened_once(
+    tmp_path: Path, opened: list[ParquetBatches], threads: int
+) -> None:
+    tables = [log_rows(50, 0), log_rows(50, 1).drop_columns("value"), log_rows(50, 2)]
+    paths = write(tmp_path, *tables)
+    table = Ingested(paths, IngestOptions(threads=threads))
+    assert len(table.rows) == 150
+    assert [batches.path for batches in opened] == list(map(str, paths))
+
+
 @pytest.mark.parametrize(
     ("rows", "fragments"),
     [
@@ -299,6 +312,74 @@ def test_a_sum_that_overflows_in_a_shared_fragment_adds_the_files_before_it(tmp_
     ):
         list(ingest.add(paths))
     assert [row["k"] for row in table_rows(store)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("rows_before", "added"),
+    [
+        ([130], 0),  # the last 30 rows share the fragment that fails
+        ([150], 1),
+        ([130, 20], 2),
+        ([130, 0, 20, 100], 4),
+    ],
+)
+def test_files_with_rows_in_a_fragment_that_fails_are_left_out_whole(
+    tmp_path: Path, rows_before: list[int], added: int
+) -> None:
+    before = [
+        pa.table({"k": range(n * 1000, n * 1000 + rows), "v": [1] * rows, "id": [n] * rows})
+        for n, rows in enumerate(rows_before, 1)
+    ]
+    overflowing = [pa.table({"k": [1], "v": [value], "id": [0]}) for value in (2**63 - 1, 1)]
+    behind = pa.table(
+        {"k": range(90), "v": [1] * 90, "id": [0] * 90}
+    )  # enough for the files before to be written
+    paths = list(map(str, write(tmp_path, *before, *overflowing, behind)))
+    options = IngestOptions(
+        rows=RowPolicy(
+            RowKind.AGGREGATE, aggregates=(("v", RowFunction.SUM), ("id", RowFunction.MAX))
+        ),
+        skips=SkipSpec((("id", SkipKind.BLOOM),)),
+        rows_per_fragment=100,
+        writer=WriterOptions(max_rows=90),
+    )
+    store, reports = MemoryStore(), list[IngestReport]()
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("k"), options) as ingest,
+        pytest.raises(FoldError, match="does not fit into int64"),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, before[:added])
+
+
+def test_files_whose_fragment_cannot_be_stored_are_not_reported(tmp_path: Path) -> None:
+    tables = [log_rows(rows, rows).sort_by("id") for rows in (50, 20, 21, 22)]
+    paths = list(map(str, write(tmp_path, *tables)))
+    store, reports = MemoryStore(), list[IngestReport]()
+    store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(2))
+    options = IngestOptions(writer=WriterOptions(max_rows=100))
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, tables[:1])
+
+
+def _check_added(
+    store: MemoryStore, reports: list[IngestReport], paths: list[str], tables: list[pa.Table]
+) -> None:
+    """Checks that the first files are in the table, that the others are not, and that reports say so."""
+    assert [path for report in reports for path in report.paths] == paths[: len(tables)]
+    rows = [row for table in tables for row in table.to_pylist()]
+    assert sum(report.rows for report in reports) == len(rows)
+    assert not any(report.superseded_rows for report in reports)
+    snapshot = CommitLog(store).refresh()
+    assert snapshot.version == (1 if rows else 0)
+    if rows:
+        assert sorted(map(str, table_rows(store))) == sorted(map(str, rows))
+    for entry in snapshot.fragments.all():
+        assert entry.skip_index is None or store.read(entry.skip_index.key)
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,12 @@ class BatchesAhead(BatchesOf):
         self._is_read = False
         self.on_end: Callable[[], None] = _nothing
         """Called once after the last batch: at once if the thread has its own core, else before the caller
-        waits."""
+        waits, unless the file is closed before."""
         self._rest = iter(file)
         self._next = self._begin()
 
     def close(self) -> None:
+        self.on_end = _nothing
         self._next.drop()
         super().close()
 

@@ -161,7 +161,7 @@ class FilesIngest:
             if together is None:
                 together = self._begin_together(batches, opened, commit)
             together.fragments.add(batches, on_progress)
-            commit.include(path, together)
+            commit.include(together)
 
     def _begin_together(
         self, batches: FileBatches, opened: _OpenFile, commit: NextCommit

@@ -63,9 +63,14 @@ def write_fragments(
 
 
 class _Held:
-    """Rows that wait to be written."""
+    """Rows that wait to be written, and the files that they complete."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Sequence[FragmentEntry] = ()) -> None:
+        """entries: of the same file's rows before these."""
+        self.entries = list(entries)
+        self.paths: list[str] = []
+        self.file_rows = 0
+        """Rows of the files, with those in `entries`."""
         self.parts: list[IncomingRows] = []
         self.rows = 0
         self.bytes = 0
@@ -77,6 +82,9 @@ class _Held:
         self.bytes += max(self._held.add(part.batch), part.rows * _MIN_ROW_BYTES)
 
     def join(self, other: _Held) -> None:
+        self.entries += other.entries
+        self.paths += other.paths
+        self.file_rows += other.file_rows
         self.parts += other.parts
         self.rows += other.rows
         self.bytes += other.bytes
@@ -85,7 +93,8 @@ class _Held:
 class FragmentsOfFiles:
     """Writes the rows of files, which follow each other, as fragments: of small files several together.
 
-    A fragment has rows of a part of a file, or of whole files: a file that fails is left out of all.
+    A fragment has rows of a part of a file, or of whole files: a file that fails is left out of all. If a
+    fragment fails, all files with rows in it are left out.
     """
 
     def __init__(
@@ -111,13 +120,14 @@ class FragmentsOfFiles:
         """Files with fewer rows, and fewer bytes, share a fragment with the next one."""
         self._enough_bytes = min(options.buffer_bytes, options.writer.target_row_group_bytes // 2)
         self._waiting = _Held()
-        """Rows of whole files."""
-        self._waiting_paths: list[str] = []
+        """Files read to their end."""
         self._file: FileBatches | None = None
         """The file read last."""
+        self.paths: list[str] = []
+        """Files whose rows are all in fragments."""
         self._entries: list[FragmentEntry] = []
+        """Of these files."""
         self._rows = 0
-        """Rows of all files read to their end."""
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one per row group of the current fragment."""
@@ -127,8 +137,17 @@ class FragmentsOfFiles:
         self._rule = RowRule(table.rows, table.ttl, plan.schema, table.sort, is_bottom=False)
 
     @property
+    def files(self) -> int:
+        """The number of files read to their end."""
+        return len(self.paths) + len(self._waiting.paths)
+
+    @property
     def bytes_written(self) -> int:
-        return sum(entry.size_bytes for entry in self._entries)
+        return sum(entry.size_bytes for entry in self._all_entries)
+
+    @property
+    def _all_entries(self) -> list[FragmentEntry]:
+        return [*self._entries, *self._waiting.entries]
 
     def add(
         self, file: FileBatches, on_progress: ByteProgress = lambda _done, _total: None
@@ -139,7 +158,7 @@ class FragmentsOfFiles:
         """
         self._file = file
         limit = self._options.rows_per_fragment
-        own, entries, rows = _Held(), list[FragmentEntry](), 0
+        own, rows = _Held(), 0
         for batch in self._stored(file):
             incoming, start = IncomingRows.of(batch), 0
             while start < incoming.rows:
@@ -149,20 +168,20 @@ class FragmentsOfFiles:
                 own.add(head)
                 if own.rows >= limit or own.bytes >= self._options.buffer_bytes:
                     self._write_waiting()
-                    entries += self._write_windows(own, [file.path])
-                    own = _Held()
+                    own = _Held([*own.entries, *self._write_windows(own, [file.path])])
             on_progress(file.bytes_consumed, file.bytes_total)
         if not self._fits_waiting(own):
             self._write_waiting()
-        self._entries += entries
-        self._rows += rows
+        own.paths, own.file_rows = [file.path], rows
         self._waiting.join(own)
-        self._waiting_paths.append(file.path)
-        if self._is_enough(self._waiting):
+        if self._is_enough(self._waiting) or not self._waiting.rows:
             self._write_waiting()
 
     def finish(self) -> WrittenFragments:
-        """Writes the rows that wait, and the skip indexes, which entries refer to, of all fragments."""
+        """Writes the rows that wait, and the skip indexes, which entries refer to, of all fragments.
+
+        If it raises, or `add` did, the next call finishes without the files with rows in what failed.
+        """
         self._write_waiting()
         if self._skips:
             create_own(self._store, self._skips_key, b"".join(self._skips))
@@ -170,7 +189,7 @@ class FragmentsOfFiles:
 
     def discard(self) -> None:
         """Removes the fragments written."""
-        for entry in self._entries:
+        for entry in self._all_entries:
             self._store.delete(entry.key)
 
     def _stored(self, file: FileBatches) -> Iterator[pa.RecordBatch]:
@@ -212,10 +231,11 @@ class FragmentsOfFiles:
         )
 
     def _write_waiting(self) -> None:
-        held, paths = self._waiting, self._waiting_paths
-        self._waiting, self._waiting_paths = _Held(), []
-        if held.rows:
-            self._entries += self._write_windows(held, paths)
+        held, self._waiting = self._waiting, _Held()
+        written = self._write_windows(held, held.paths) if held.rows else []
+        self._entries += [*held.entries, *written]
+        self._rows += held.file_rows
+        self.paths += held.paths
 
     def _write_windows(self, held: _Held, paths: Sequence[str]) -> list[FragmentEntry]:
         """Writes one fragment, or one per time window of the rows."""

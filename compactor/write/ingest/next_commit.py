@@ -56,12 +56,12 @@ class Together:
     fragments: FragmentsOfFiles
     not_promoted: tuple[str, ...]
     sort_of_file: SortSchema | None
-    paths: list[str] = field(default_factory=list)
-    """The files that were read to their end."""
     written: WrittenFragments = field(default_factory=lambda: WrittenFragments([], 0))
 
     def report(self, version: int) -> IngestReport:
-        return report_of(self.paths, self.written, version, self.sort_of_file, self.not_promoted)
+        return report_of(
+            self.fragments.paths, self.written, version, self.sort_of_file, self.not_promoted
+        )
 
 
 class NextCommit:
@@ -84,7 +84,9 @@ class NextCommit:
             return False
         together = self._together
         size = sum(one.fragments.bytes_written for one in together)
-        return size >= _COMMIT_BYTES or sum(len(one.paths) for one in together) >= _COMMIT_FILES
+        return (
+            size >= _COMMIT_BYTES or sum(one.fragments.files for one in together) >= _COMMIT_FILES
+        )
 
     @property
     def is_first(self) -> bool:
@@ -92,7 +94,7 @@ class NextCommit:
 
     @property
     def has_rows(self) -> bool:
-        return any(one.paths for one in self._together)
+        return any(one.fragments.files for one in self._together)
 
     @property
     def _together(self) -> list[Together]:
@@ -120,19 +122,21 @@ class NextCommit:
         """Raises `InputError` if values of the files before do not fit the types of a plan."""
         table, fitting = plan.metadata, FittingCheck(self._store, plan.path)
         for earlier in self._together if table != self.snapshot.metadata else ():
-            entries, name = earlier.written.entries, names_of_files(earlier.paths)
+            entries, name = earlier.written.entries, names_of_files(earlier.fragments.paths)
             fitting.check_earlier(entries, name, earlier.plan.metadata, table)
 
-    def include(self, path: str, together: Together) -> None:
-        """Adds a file that was read to its end."""
-        together.paths.append(path)
+    def include(self, together: Together) -> None:
+        """Adds the columns of a file that was read to its end."""
         self.snapshot = replace(self.snapshot, metadata=together.plan.metadata)
 
     def end_together(self) -> None:
-        """Writes the rest of the files that share fragments."""
-        together, self.open = self.open, None
-        if together is not None and together.paths:
-            together.written = together.fragments.finish()
+        """Writes the rest of the files that share fragments. If it raises, the next call leaves out the
+        files with rows in the fragment that failed."""
+        if (together := self.open) is None:
+            return
+        together.written = together.fragments.finish()
+        self.open = None
+        if together.fragments.paths:
             self._files.append(together)
 
     def made(self) -> Iterator[IngestReport]:
@@ -141,6 +145,7 @@ class NextCommit:
             self.end_together()
         except Exception:
             if not self._is_whole:
+                self.end_together()
                 yield from self._committed()
             raise
         yield from self._committed()
@@ -148,7 +153,7 @@ class NextCommit:
     def _committed(self) -> Iterator[IngestReport]:
         version = self._before.version
         if written := self._together:
-            paths = [path for together in written for path in together.paths]
+            paths = [path for together in written for path in together.fragments.paths]
             plan = replace(written[-1].plan, path=names_of_files(paths))
             entries = [entry for together in written for entry in together.written.entries]
             version = commit_fragments(self._log, self._before, plan, entries).version
