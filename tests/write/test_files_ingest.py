@@ -268,6 +268,12 @@ def test_heavy_files_share_no_fragment(tmp_path: Path) -> None:
     assert len(table.fragments) == 3
 
 
+def test_many_tiny_files_fill_the_buffer_by_their_columns_in_memory(tmp_path: Path) -> None:
+    tables = [log_rows(1, seed) for seed in range(6)]
+    options = IngestOptions(buffer_bytes=20_000)  # two files of four columns
+    assert len(Ingested(write(tmp_path, *tables), options).fragments) == 3
+
+
 def test_a_file_that_fails_behind_others_leaves_no_row(tmp_path: Path) -> None:
     """Its first rows were already in fragments of their own."""
     tables = [log_rows(30, 0), log_rows(400, 1)]

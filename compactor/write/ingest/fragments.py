@@ -37,6 +37,8 @@ from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_ROW_BYTES: Final = 16
 """Minimum weight of a row: its entry in the sort order, even if the row itself is smaller."""
+_ARRAY_BYTES: Final = 2048
+"""Memory of a column's objects in each part, beside its values: most of a file of one row is that."""
 ByteProgress = Callable[[int, int], None]
 """A progress callback: gets the consumed bytes and the size of the file."""
 
@@ -74,11 +76,18 @@ class _Held:
         self.parts: list[IncomingRows] = []
         self.rows = 0
         self.bytes = 0
+        """Of the values."""
+        self._arrays = 0
         self._held = HeldBytes()
+
+    @property
+    def memory(self) -> int:
+        return self.bytes + self._arrays * _ARRAY_BYTES
 
     def add(self, part: IncomingRows) -> None:
         self.parts.append(part)
         self.rows += part.rows
+        self._arrays += part.batch.num_columns
         self.bytes += max(self._held.add(part.batch), part.rows * _MIN_ROW_BYTES)
 
     def join(self, other: _Held) -> None:
@@ -88,6 +97,7 @@ class _Held:
         self.parts += other.parts
         self.rows += other.rows
         self.bytes += other.bytes
+        self._arrays += other._arrays
 
 
 class FragmentsOfFiles:
@@ -166,7 +176,7 @@ class FragmentsOfFiles:
                 start += head.rows
                 rows += head.rows
                 own.add(head)
-                if own.rows >= limit or own.bytes >= self._options.buffer_bytes:
+                if own.rows >= limit or own.memory >= self._options.buffer_bytes:
                     self._write_waiting()
                     own = _Held([*own.entries, *self._write_windows(own, [file.path])])
             on_progress(file.bytes_consumed, file.bytes_total)
@@ -227,7 +237,7 @@ class FragmentsOfFiles:
         return (
             not self._is_enough(own)
             and self._waiting.rows + own.rows <= self._options.rows_per_fragment
-            and self._waiting.bytes + own.bytes <= self._options.buffer_bytes
+            and self._waiting.memory + own.memory <= self._options.buffer_bytes
         )
 
     def _write_waiting(self) -> None:
