@@ -32,3 +32,12 @@ def components(nodes: int, left: I64, right: I64) -> I64:
     smallest[labels[::-1]] = np.arange(nodes - 1, -1, -1)
     result: I64 = smallest[labels]
     return result
+
+
+def stars(left: I64, right: I64) -> tuple[I64, I64]:
+    """Returns fewest edges that connect the same nodes: the smallest node of each component (left), and each
+    other one (right). Takes at least one edge; loops alone give none."""
+    nodes, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+    smallest = components(len(nodes), numbers[: len(left)], numbers[len(left) :])
+    others = np.flatnonzero(smallest != np.arange(len(nodes)))
+    return nodes[smallest[others]], nodes[others]

@@ -4,7 +4,8 @@
     read      a file or some fragments per task                      hash of _id
     settle    entities, numbered and kept at home; rule values       hash of rule and value
     match     values that both sides of a rule have                  home
-    connect   edges; connected components                            home
+    connect   edges, each home's as a forest                         one task, or rounds beyond its memory
+              connected components                                   home
     label     a line per entity                                      hash of the label
     cluster   ids and signatures                                     hash of the cluster's _id
     differ    comparison with the table; changes                     home
@@ -22,7 +23,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from compactor.common.clock import random_id
-from compactor.common.counts import counted
 from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import too_many
 from compactor.entities.dataset_rows import place_in
@@ -34,20 +34,19 @@ from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import check_tasks
-from compactor.entities.spark_components import Connector, Round, SparkConnector
+from compactor.entities.spark_components import Connector, SparkConnector
 from compactor.entities.spark_figures import common_values, largest_clusters, total_sizes
 from compactor.entities.spark_flows import (
     dataset_parts,
     first_nodes,
     homes_of,
-    labels_home,
 )
+from compactor.entities.spark_labels import ComponentSearch, Labels
 from compactor.entities.spark_write import FoundClusters, write_clusters
 from compactor.entities.spec import Identity
 from compactor.entities.target import Target
 from compactor.entities.tasks import clustering, differing, matching, reading
 from compactor.entities.tasks.context import (
-    GROUP,
     LABEL,
     RULE,
     TEXT_OF_VALUE,
@@ -56,14 +55,12 @@ from compactor.entities.tasks.context import (
 )
 from compactor.errors import UsageError
 from compactor.read.scan_pieces import pieces_of
-from compactor.spark.session import SparkOptions, as_job_error, check_shuffles, staging_place
-from compactor.spark.shuffle.exchange import ByKeys, ByNumber
+from compactor.spark.session import SparkOptions, check_shuffles, staging_place
+from compactor.spark.shuffle.exchange import ByKeys
 from compactor.spark.shuffle.jobs import Done, Jobs
-from compactor.spark.shuffle.packets import Batches
-from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _MEMORY_FACTOR: Final = 2 * COPIES
 """Twice the footprint of a merge, to allow for skewed parts."""
@@ -74,15 +71,22 @@ _CONNECTOR: Final = SparkConnector()
 class SparkEntityMerge:
     """One run of an entity merge into a table, with the same result as `EntityMerge`."""
 
-    def __init__(self, run: EntityRun, *, connector: Connector = _CONNECTOR) -> None:
-        """Raises `CompactorError` for mistakes that are visible without Spark."""
+    def __init__(
+        self,
+        run: EntityRun,
+        *,
+        connector: Connector = _CONNECTOR,
+        one_task_bytes: int | None = None,
+    ) -> None:
+        """connector: finds components that one task cannot, in at most `one_task_bytes` (default: the memory
+        limit of a task). Raises `CompactorError` for mistakes that are visible without Spark."""
         self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
         if run.spec.always or run.spec.never:
             raise UsageError("always, never: leave out --master: one process keeps such pairs")
         if run.spec.identity is Identity.STABLE:
             raise UsageError("identity: stable: leave out --master: one process keeps such ids")
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
-        self._connector = connector
+        self._connector, self._one_task_bytes = connector, one_task_bytes
         self._aside: tuple[Aside, ...] = ()
         self._target = Target(run.store)
         self._located, self.report = self._target.begin(run)
@@ -202,7 +206,7 @@ class SparkEntityMerge:
         parts = max(homes) + 1
         flows = [first_nodes(jobs.spark.range(0, parts, 1, 1), homes, 0)]
         if labels is not None:
-            flows.append(labels_home(labels, 1))
+            flows.append(labels.home(1))
         labelled = jobs.run(
             flows, parts, lambda part, given: matching.label(context, part, homes[part], given)
         )
@@ -217,12 +221,14 @@ class SparkEntityMerge:
         report.sizes = total_sizes(clusters)
         known = replace(context, aside=self._aside)
         report.largest = largest_clusters(jobs, known, homes, clusters, labels)
+        if labels is not None:
+            labels.release()
         return clusters
 
     def _labels(
         self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
-    ) -> DataFrame | None:
-        """Returns rows node, component; None without edges.
+    ) -> Labels | None:
+        """Returns the components of connected entities; None without edges.
 
         Raises `JobError` if a cluster is too large.
         """
@@ -238,23 +244,11 @@ class SparkEntityMerge:
         self._count_matches(matched)
         if not matched.rows:
             return None
-
-        def edges(part: int, given: TaskInput) -> Batches:
-            return matching.edges_at_home(context, homes[part], given)
-
         self._on_progress("connecting")
-        with as_job_error("connected components"):
-            labels = self._connector.components(
-                jobs.mapped(
-                    [matched.flow(0, ByNumber(GROUP, PLACE_BITS))],
-                    max(homes) + 1,
-                    edges,
-                    "left bigint, right bigint",
-                ),
-                f"{_spark_url(context.staging)}/{context.run_id}",
-                self._show_round,
-            )
-            matched.release()
+        limit = self._limit if self._one_task_bytes is None else self._one_task_bytes
+        search = ComponentSearch(self._connector, limit, self._on_progress)
+        labels = search.labels(jobs, context, homes, matched)
+        if labels is not None:
             self._check_sizes(jobs, context, homes, labels)
         return labels
 
@@ -273,22 +267,16 @@ class SparkEntityMerge:
         for rule, aside in zip(self.report.rules, self._aside, strict=True):
             rule.put_aside = aside.figures()
 
-    def _show_round(self, round_: Round) -> None:
-        self._on_progress(
-            f"connecting, round {round_.number}: {round_.edges_left:,} of "
-            f"{counted(round_.edges, 'edge')} left"
-        )
-
     def _check_sizes(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: DataFrame
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Labels
     ) -> None:
         """Raises `JobError` if a cluster is too large, before any entity is sent by its label."""
-        found = self._connector.larger_than(labels, self._spec.max_merged)
+        found = labels.too_large()
         if found is None:
             return
         count, largest = found
         done = jobs.run(
-            [labels_home(largest, 0)],
+            [largest],
             max(homes) + 1,
             lambda part, given: matching.first_of_largest(context, homes[part], given),
         )
@@ -311,8 +299,3 @@ class SparkEntityMerge:
         return jobs.run_pieces(
             len(pieces), lambda number: differing.written_rows(url, pieces[number])
         )
-
-
-def _spark_url(url: str) -> str:
-    """Returns the address in the form of Spark's file systems."""
-    return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url

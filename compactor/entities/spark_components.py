@@ -31,11 +31,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from compactor.common.counts import counted
-from compactor.entities.components import components
+from compactor.entities.components import stars
 from compactor.errors import InputError, UsageError
 from compactor.spark.session import as_job_error
 
@@ -282,9 +281,5 @@ def _components_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """Yields each node with the smallest of its component, without that node itself. Takes all edges, at
     least one."""
     table = pa.Table.from_batches(batches)
-    ends = np.concatenate([table["node"].to_numpy(), table["parent"].to_numpy()])
-    nodes, numbers = np.unique(ends, return_inverse=True)
-    smallest = components(len(nodes), numbers[: len(table)], numbers[len(table) :])
-    others = np.flatnonzero(smallest != np.arange(len(nodes)))
-    labels = {"node": nodes[others], "component": nodes[smallest[others]]}
-    yield from pa.table(labels).to_batches(1 << 16)
+    component, node = stars(table["node"].to_numpy(), table["parent"].to_numpy())
+    yield from pa.table({"node": node, "component": component}).to_batches(1 << 16)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from compactor.entities.cluster_figures import COMMONEST, LARGEST, ClusterFigures, CommonValue
 from compactor.entities.rule_figures import rule_text
-from compactor.entities.spark_flows import labels_home
+from compactor.entities.spark_labels import Labels
 from compactor.entities.tasks import commonness
 from compactor.entities.tasks.context import Context, Partition
 from compactor.spark.shuffle.exchange import ByKeys
-from compactor.spark.shuffle.jobs import Done, Jobs
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from compactor.spark.shuffle.jobs import Done, Flow, Jobs
 
 
 def total_sizes(clusters: Done) -> dict[int, int]:
@@ -31,9 +27,9 @@ def largest_clusters(
     context: Context,
     homes: Mapping[int, Partition],
     clusters: Done,
-    labels: DataFrame | None,
+    labels: Labels | None,
 ) -> list[ClusterFigures]:
-    """Returns the largest clusters with their commonest values. labels: rows node, component."""
+    """Returns the largest clusters with their commonest values."""
     found = sorted(
         (-entities, key, component)
         for said in clusters.summaries.values()
@@ -41,8 +37,8 @@ def largest_clusters(
     )[:LARGEST]
     if not found or labels is None:
         return []
-    chosen = ", ".join(str(component) for *_, component in found)
-    values = common_values(jobs, context, homes, labels.where(f"component IN ({chosen})"))
+    chosen = labels.of([component for *_, component in found])
+    values = common_values(jobs, context, homes, chosen)
     return [
         ClusterFigures(key, -entities, values.get(component, []))
         for entities, key, component in found
@@ -50,11 +46,11 @@ def largest_clusters(
 
 
 def common_values(
-    jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: DataFrame
+    jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Flow
 ) -> dict[int, list[CommonValue]]:
-    """Returns the commonest values of each component. labels: rows node, component."""
+    """Returns the commonest values of each component. labels: of its entities, to their homes."""
     sent = jobs.run(
-        [labels_home(labels, 0)],
+        [labels],
         max(homes) + 1,
         lambda part, given: commonness.values_at_home(context, homes[part], given),
     )

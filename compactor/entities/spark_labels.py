@@ -1,0 +1,166 @@
+"""Finds the components of an entity merge on Spark: in one task if its memory suffices, else in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.common.counts import counted
+from compactor.entities.spark_components import Connector, Round
+from compactor.entities.spark_flows import TO_HOMES, labels_home
+from compactor.entities.tasks import connecting
+from compactor.entities.tasks.context import GROUP, LABEL, Context, Partition
+from compactor.spark.session import as_job_error
+from compactor.spark.shuffle.exchange import ByNumber, from_bytes, to_bytes
+from compactor.spark.shuffle.jobs import Done, Flow, Jobs
+from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
+from compactor.spark.shuffle.task import PLACE_BITS
+from lsm_fragment.arrays.batches import keep_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Labels(Protocol):
+    """The components of connected entities."""
+
+    def home(self, rank: int) -> Flow:
+        """Sends the label of each connected entity to its home."""
+
+    def of(self, components: Sequence[int]) -> Flow:
+        """Sends the labels of some components home."""
+
+    def too_large(self) -> tuple[int, Flow] | None:
+        """Returns the size of the largest components, and their labels, if it exceeds `max_merged`."""
+
+    def release(self) -> None:
+        """Releases the labels once no later job reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSearch:
+    """A way to find components that fits their size."""
+
+    connector: Connector
+    """Finds those that one task cannot."""
+    limit_bytes: int
+    """Memory of the one task."""
+    on_progress: Callable[[str], None]
+
+    def labels(
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], matched: Done
+    ) -> Labels | None:
+        """Returns the components of matched groups; None without edges. Releases the groups."""
+        edges = jobs.run(
+            [matched.flow(0, ByNumber(GROUP, PLACE_BITS))],
+            max(homes) + 1,
+            lambda part, given: connecting.send_edges(context, homes[part], given),
+        )
+        matched.release()
+        if not edges.rows:
+            return None
+        entities = [sum(homes[n].rows) if n in homes else 0 for n in range(max(homes) + 1)]
+        size = f"{counted(edges.rows, 'edge')} of {counted(sum(entities), 'entity', 'entities')}"
+        labels: Labels
+        if connecting.fits_one_task(sum(entities), edges.rows, self.limit_bytes):
+            self.on_progress(f"connecting in one task: {size}")
+            labels = self._in_one_task(jobs, context, entities, edges)
+        else:
+            self.on_progress(f"connecting in rounds, too many for one task: {size}")
+            labels = self._in_rounds(context, edges)
+        edges.release()
+        return labels
+
+    def _in_one_task(
+        self, jobs: Jobs, context: Context, entities: Sequence[int], edges: Done
+    ) -> _FromOneTask:
+        limit = self.limit_bytes
+        done = jobs.run(
+            [edges.flow(0, TO_HOMES)],
+            1,
+            lambda _part, given: connecting.connect(context, entities, given, limit),
+        )
+        return _FromOneTask(done, context.spec.max_merged)
+
+    def _in_rounds(self, context: Context, edges: Done) -> _FromRounds:
+        assert edges.packets is not None
+        frame = edges.packets.where(f"kind = {ROWS}").mapInArrow(
+            _unpacked, "left bigint, right bigint"
+        )
+        folder = f"{_spark_url(context.staging)}/{context.run_id}"
+        with as_job_error("connected components"):
+            found = self.connector.components(frame, folder, self._show_round)
+        return _FromRounds(found, self.connector, context.spec.max_merged)
+
+    def _show_round(self, round_: Round) -> None:
+        self.on_progress(
+            f"connecting, round {round_.number}: {round_.edges_left:,} of "
+            f"{counted(round_.edges, 'edge')} left"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FromOneTask:
+    """Labels in the packets of `connecting.connect`."""
+
+    done: Done
+    max_merged: int
+
+    def home(self, rank: int) -> Flow:
+        return self.done.flow(rank, TO_HOMES)
+
+    def of(self, components: Sequence[int]) -> Flow:
+        return self.done.flow(0, TO_HOMES, prepare=partial(_chosen, components))
+
+    def too_large(self) -> tuple[int, Flow] | None:
+        [said] = self.done.summaries.values()
+        return (said["largest"], self.home(0)) if said["largest"] > self.max_merged else None
+
+    def release(self) -> None:
+        self.done.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _FromRounds:
+    """Labels in rows node, component, which a connector keeps."""
+
+    rows: DataFrame
+    connector: Connector
+    max_merged: int
+
+    def home(self, rank: int) -> Flow:
+        return labels_home(self.rows, rank)
+
+    def of(self, components: Sequence[int]) -> Flow:
+        return labels_home(self.rows.where(f"component IN ({', '.join(map(str, components))})"), 0)
+
+    def too_large(self) -> tuple[int, Flow] | None:
+        with as_job_error("connected components"):
+            found = self.connector.larger_than(self.rows, self.max_merged)
+        return None if found is None else (found[0], labels_home(found[1], 0))
+
+    def release(self) -> None:
+        pass
+
+
+def _chosen(components: Sequence[int], batches: Batches) -> Iterator[Packet]:
+    for place, data in values_of(batches, ["place", "batch"]):
+        batch = from_bytes(data.as_buffer())
+        chosen = keep_rows(batch, np.isin(np.asarray(batch.column(LABEL)), components))
+        if chosen.num_rows:
+            yield Packet(ROWS, 0, place.as_py(), to_bytes([chosen]))
+
+
+def _unpacked(batches: Batches) -> Iterator[pa.RecordBatch]:
+    for (data,) in values_of(batches, ["batch"]):
+        yield from_bytes(data.as_buffer())
+
+
+def _spark_url(url: str) -> str:
+    """Returns the address in the form of Spark's file systems."""
+    return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url
