@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from compactor.cli.main import run as command
+from compactor.entities.spark_components import SparkConnector
+from compactor.entities.tasks import connecting
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import rows, write
@@ -41,10 +43,19 @@ def entities(seed: int, count: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_two_runs_on_spark_leave_the_table_that_two_in_one_process_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first connects in one task, the second in rounds."""
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(SPEC))
+    in_rounds: list[Any] = []
+    components = SparkConnector.components
+
+    def noted(self: SparkConnector, edges: Any, url: str, on_round: Any) -> Any:
+        in_rounds.append(edges)
+        return components(self, edges, url, on_round)
+
+    monkeypatch.setattr(SparkConnector, "components", noted)
 
     def merged(table: str, *options: str) -> Any:
         arguments = ["entity-merge", str(path), "--output", str(tmp_path / table)]
@@ -55,12 +66,15 @@ def test_two_runs_on_spark_leave_the_table_that_two_in_one_process_do(
     spark = ("--master", "local[2]", "--shuffle-partitions", "3")
     write(tmp_path, entities(1, 200))
     assert merged("one") == merged("many", *spark)
+    assert not in_rounds
+    monkeypatch.setattr(connecting, "fits_one_task", lambda *_: False)
     changed = entities(1, 200)
     changed["A"] = changed["A"][:-20]
     changed["B"][60]["k"] = 0
     write(tmp_path, changed)
     second = merged("one")
     assert second == merged("many", *spark)
+    assert len(in_rounds) == 1
     assert second["replaced"] > 0
     tables = [LocalStore(str(tmp_path / name)) for name in ("one", "many")]
     assert rows(tables[0]) == rows(tables[1])

@@ -19,7 +19,7 @@ from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.on_spark import SparkEntityMerge
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.tasks import matching, reading
+from compactor.entities.tasks import connecting, matching, reading
 from compactor.entities.tasks.context import Context
 from compactor.errors import (
     CommitConflictError,
@@ -74,11 +74,12 @@ def run_in_tasks(
     full: bool = False,
     parts: int | None = 3,
     looks: bool = False,
+    one_task_bytes: int | None = None,
     **settings: Any,
 ) -> EntityMergeReport:
     settings = {"allow_changes": True} | settings
     asked = EntityRun(spec=chosen, store=store, folder=str(folder), full=full, **settings)
-    merge = SparkEntityMerge(asked, connector=FakeConnector())
+    merge = SparkEntityMerge(asked, connector=FakeConnector(), one_task_bytes=one_task_bytes)
     spark = FakeSpark()
     run = merge.look if looks else merge.run
     report = run(as_session(spark), SparkOptions(None, parts))
@@ -101,6 +102,7 @@ class Both:
         full: bool = False,
         parts: int = 3,
         allow_changes: bool = True,
+        one_task_bytes: int | None = None,
     ) -> str:
         """What both have come to."""
         outcomes = []
@@ -118,6 +120,7 @@ class Both:
                         full=full,
                         parts=parts,
                         allow_changes=allow_changes,
+                        one_task_bytes=one_task_bytes,
                     )
                 outcomes.append(str(report))
             except CompactorError as error:
@@ -168,6 +171,7 @@ RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
     most=st.sampled_from([2, 3, 50]),
     on_too_many=st.sampled_from(["refuse", "ignore_value"]),
     parts=st.sampled_from([1, 2, 5]),
+    one_task_bytes=st.sampled_from([None, 0]),
 )
 def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
     tmp_path_factory: pytest.TempPathFactory,
@@ -178,6 +182,7 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
     most: int,
     on_too_many: str,
     parts: int,
+    one_task_bytes: int | None,
 ) -> None:
     """Rows, `_updated`, signatures, reports, what is refused, and what the table remembers."""
     folder = tmp_path_factory.mktemp("both")
@@ -201,8 +206,8 @@ def test_runs_in_tasks_come_to_what_runs_in_one_process_do(
     )
     for a, b, c in runs:
         write(folder, {"A": a, "B": b, "C": c})
-        both.run(chosen, parts=parts)
-    both.run(chosen, full=True, parts=parts)
+        both.run(chosen, parts=parts, one_task_bytes=one_task_bytes)
+    both.run(chosen, full=True, parts=parts, one_task_bytes=one_task_bytes)
 
 
 @pytest.fixture
@@ -326,6 +331,36 @@ class TestRuns:
         sent = [m for m in reading.settle(context, 7, [(0, lines)]) if isinstance(m, TaskRows)]
         assert [each.batch.num_rows for each in sent] == [1]
 
+    def test_one_task_connects_up_to_the_border_of_its_memory_and_rounds_beyond(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        """Nine entities and six edges: the table is the same on both sides."""
+        write(tmp_path, {name: [{"_id": f"{name}{n}", "k": n} for n in range(3)] for name in "ABC"})
+        chosen = spec("A a", "B b", "C c", equality=[*ON_K, ["eq", "b.k", "c.k"]])
+        border = next(size for size in range(2000) if connecting.fits_one_task(9, 6, size))
+        assert both.run(chosen, one_task_bytes=border).count("clusters=3") == 1
+        one_task = stored(both.many)
+        for size, how in (
+            (border, "connecting in one task: 6 edges of 9 entities"),
+            (border - 1, "connecting in rounds, too many for one task: 6 edges of 9 entities"),
+        ):
+            steps: list[str] = []
+            other = LocalStore(str(tmp_path / f"table-{size}"))
+            run_in_tasks(chosen, other, tmp_path, one_task_bytes=size, on_progress=steps.append)
+            assert [step for step in steps if step.startswith("connecting ")] == [how]
+            assert stored(other) == one_task
+
+    def test_edges_that_close_a_cycle_do_not_travel(self, both: Both, tmp_path: Path) -> None:
+        """Two rules find the same two entities."""
+        write(
+            tmp_path,
+            {name: [{"_id": f"{name}{n}", "k": n, "m": n} for n in range(3)] for name in "AB"},
+        )
+        chosen = spec("A a", "B b", equality=[*ON_K, ["eq", "a.m", "b.m"]])
+        steps: list[str] = []
+        run_in_tasks(chosen, both.many, tmp_path, parts=1, on_progress=steps.append)
+        assert "connecting in one task: 3 edges of 6 entities" in steps
+
 
 class TestRefused:
     def test_too_many_that_would_be_one_before_anything_is_folded(
@@ -335,6 +370,7 @@ class TestRefused:
         write(tmp_path, {"A": a, "B": [{"_id": f"b{n}", "k": n} for n in range(3)]})
         chosen = spec("A a", "B b", equality=ON_K, max_merged=4)
         says(both.run(chosen))
+        both.run(chosen, one_task_bytes=0)
         assert CommitLog(both.many).refresh().version == 0
         monkeypatch.setattr(matching, "label", None)
         with refuses(JobError):
