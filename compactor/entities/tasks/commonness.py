@@ -12,33 +12,26 @@ from compactor.entities.entities import Entities
 from compactor.entities.fold import end_to_end
 from compactor.entities.matching import part_of
 from compactor.entities.tasks.context import LABEL, NODE, PLACE, Context, Partition
-from compactor.entities.tasks.lines import all_rows, from_batch, ints_of
+from compactor.entities.tasks.lines import all_rows, entities_at, from_batch, ints_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
-from compactor.stores.open import open_store
-from compactor.stores.parts import part_rows
 from lsm_fragment import compute as pc
 
 
 def values_at_home(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
     """Sends the values of a home's entities by cluster. given: nodes and their components."""
     asked = all_rows(context, given)
-    entities = for_rules(context.spec, entities_at(context, home))
-    places, components = ints_of(asked, NODE) & PLACE, ints_of(asked, LABEL)
+    places, numbers = np.unique(ints_of(asked, NODE) & PLACE, return_inverse=True)
+    components = ints_of(asked, LABEL)
+    found: list[list[Entities]] = [[] for _ in context.names]
+    for dataset, _, batch in entities_at(context, home, places):
+        found[dataset] += for_rules(context.spec, [from_batch(batch)])
+    entities = [end_to_end(some) for some in found]
     for component in np.unique(components).tolist():
-        part = part_of(entities, np.unique(places[components == component]))
+        part = part_of(entities, np.unique(numbers[components == component]))
         for batch in values_of_cluster(context.spec, part, context.aside):
             owner = pa.repeat(component, batch.num_rows)
             yield TaskRows(batch.append_column(LABEL, owner))
     yield TaskSummary({})
-
-
-def entities_at(context: Context, home: Partition) -> list[Entities]:
-    """Reads the living and deleted entities of a home, by dataset."""
-    store = open_store(context.staging)
-    return [
-        end_to_end([] if key is None else list(map(from_batch, part_rows(store, key))))
-        for key in home.entities
-    ]
 
 
 def counted(context: Context, given: TaskInput) -> TaskOutput:

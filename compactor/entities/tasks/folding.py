@@ -17,10 +17,16 @@ from compactor.entities.expressions import ID
 from compactor.entities.fold import end_to_end
 from compactor.entities.output import Difference, EntityBatches
 from compactor.entities.tasks.context import LABEL, NODE, PLACE, TARGET, Context, Partition
-from compactor.entities.tasks.lines import PROPERTY, all_rows, array_of, from_batch, ints_of
+from compactor.entities.tasks.lines import (
+    PROPERTY,
+    all_rows,
+    array_of,
+    entities_at,
+    from_batch,
+    ints_of,
+)
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
-from compactor.stores.parts import part_rows
 from compactor.write.ingest import IngestPlan, write_fragments
 from lsm_fragment import compute as pc
 
@@ -31,26 +37,17 @@ def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
     asked = asked.take(pc.sort_indices(asked.column(NODE)))
     places = ints_of(asked, NODE) & PLACE
     names: set[str] = set()
-    start = 0
-    for dataset, (key, count) in enumerate(zip(home.entities, home.rows, strict=True)):
-        end = start + count
-        at = start
-        for batch in [] if key is None else part_rows(open_store(context.staging), key):
-            low, high = np.searchsorted(places, [at, at + batch.num_rows])
-            if high > low:
-                chosen = batch.take(pa.array(places[low:high] - at))
-                here = {
-                    name: column
-                    for name, column in zip(chosen.schema.names, chosen.columns, strict=True)
-                    if column.null_count < len(column)
-                }
-                names.update(name[1:] for name in here if name.startswith(PROPERTY))
-                some = asked.slice(low, high - low)
-                here |= {name: array_of(some, name) for name in (LABEL, "position", TARGET)}
-                here["dataset"] = pa.array(np.full(chosen.num_rows, dataset, np.int32))
-                yield TaskRows(pa.RecordBatch.from_pydict(here))
-            at += batch.num_rows
-        start = end
+    for dataset, where, chosen in entities_at(context, home, places):
+        here = {
+            name: column
+            for name, column in zip(chosen.schema.names, chosen.columns, strict=True)
+            if column.null_count < len(column)
+        }
+        names.update(name[1:] for name in here if name.startswith(PROPERTY))
+        some = asked.slice(where.start, chosen.num_rows)
+        here |= {name: array_of(some, name) for name in (LABEL, "position", TARGET)}
+        here["dataset"] = pa.array(np.full(chosen.num_rows, dataset, np.int32))
+        yield TaskRows(pa.RecordBatch.from_pydict(here))
     yield TaskSummary({"names": sorted(names)})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,11 +13,11 @@ import pyarrow as pa
 from compactor.entities.entities import DELETED, SIGNATURE, U64, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
-from compactor.entities.tasks.context import LABEL, NODE, Context
+from compactor.entities.tasks.context import LABEL, NODE, Context, Partition
 from compactor.entities.texts import I64, TEXT
 from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
 from compactor.stores.open import open_store
-from compactor.stores.parts import LazyPart
+from compactor.stores.parts import LazyPart, part_rows
 
 STAGED_ROWS: Final = 1 << 16
 
@@ -111,6 +111,24 @@ def all_rows(context: Context, given: TaskInput) -> pa.Table:
         charge(batch.nbytes)
         batches.append(batch)
     return pa.Table.from_batches(batches).combine_chunks()
+
+
+def entities_at(
+    context: Context, home: Partition, places: I64
+) -> Iterator[tuple[int, slice, pa.RecordBatch]]:
+    """Yields entities of a home by batches: their dataset, which of the places they have, and their columns.
+
+    places: ascending, each once.
+    """
+    start = 0
+    for dataset, (key, count) in enumerate(zip(home.entities, home.rows, strict=True)):
+        at = start
+        for batch in [] if key is None else part_rows(open_store(context.staging), key):
+            low, high = np.searchsorted(places, [at, at + batch.num_rows]).tolist()
+            if high > low:
+                yield dataset, slice(low, high), batch.take(pa.array(places[low:high] - at))
+            at += batch.num_rows
+        start += count
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:
