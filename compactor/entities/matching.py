@@ -39,6 +39,7 @@ from compactor.entities.spec import EntityMergeSpec, OnTooMany, Rule
 from compactor.entities.texts import I64
 from compactor.errors import JobError
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.hashing import distinct_numbers
 
 
 class Edges(NamedTuple):
@@ -217,7 +218,8 @@ class Groups(NamedTuple):
         """Counts the distinct entities of each group. Shape (groups,)."""
         count = len(self.texts)
         if count and not self._has_each_once():
-            return np.bincount(np.unique(self.nodes * count + self.of) % count, minlength=count)
+            pairs = distinct_numbers((self.nodes * count + self.of).view(np.uint64))
+            return np.bincount(pairs.view(np.int64) % count, minlength=count)
         return np.bincount(self.of, minlength=count)
 
     def _has_each_once(self) -> bool:

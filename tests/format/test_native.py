@@ -22,7 +22,7 @@ import lsm_fragment
 from lsm_fragment.arrays.hashing import (
     add_column,
     column_contributions,
-    distinct_hashes,
+    distinct_numbers,
     value_hashes,
 )
 from lsm_fragment.arrays.joining import in_order_of_use
@@ -50,8 +50,8 @@ def strings(draw: st.DrawFn, dtype: pa.DataType) -> pa.Array:
 
 
 @given(st.lists(st.sampled_from([0, 1, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)))
-def test_distinct_hashes_come_once_and_in_order(hashes: list[int]) -> None:
-    found = distinct_hashes(np.array(hashes, dtype=np.uint64))
+def test_distinct_numbers_come_once_and_in_order(hashes: list[int]) -> None:
+    found = distinct_numbers(np.array(hashes, dtype=np.uint64))
     assert found.tolist() == sorted(set(hashes))
 
 

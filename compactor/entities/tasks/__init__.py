@@ -10,5 +10,5 @@ For each value, a home sends one of its entities. So a value of a million entiti
 each home makes the edges among its own entities. No step collects all entities with a common
 value.
 
-The steps are one module each: `reading`, `matching`, `clustering`, `differing`, `folding`.
+The steps are one module each: `reading`, `matching`, `connecting`, `clustering`, `differing`, `folding`.
 """

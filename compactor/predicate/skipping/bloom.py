@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lsm_fragment.arrays.hashing import distinct_hashes
+from lsm_fragment.arrays.hashing import distinct_numbers
 
 U64 = npt.NDArray[np.uint64]
 
@@ -29,7 +29,7 @@ _SALTS: Final = np.array(
 
 def build(hashes: U64, max_bytes: int) -> bytes | None:
     """Builds a filter from the values' hashes; returns None if `max_bytes` is too small for a useful one."""
-    distinct = distinct_hashes(hashes)
+    distinct = distinct_numbers(hashes)
     wanted = -(-len(distinct) * _BITS_PER_VALUE // (8 * BLOCK_BYTES))
     blocks = max(1, min(wanted, max_bytes // BLOCK_BYTES))
     if blocks * BLOCK_BYTES * 8 < len(distinct) * _MIN_BITS_PER_VALUE or max_bytes < BLOCK_BYTES:

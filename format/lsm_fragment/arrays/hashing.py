@@ -69,12 +69,12 @@ def mix(values: U64) -> U64:
     return out
 
 
-def distinct_hashes(hashes: U64) -> U64:
-    """Returns the distinct hashes, ascending.
+def distinct_numbers(numbers: U64) -> U64:
+    """Returns the distinct numbers, ascending.
 
     Sorts them, which is far faster than the hash table of `np.unique`.
     """
-    ordered = np.sort(hashes)
+    ordered = np.sort(numbers)
     is_new = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     return ordered[is_new]

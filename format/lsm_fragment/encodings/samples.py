@@ -20,7 +20,7 @@ from lsm_fragment.arrays.buffers import (
     valid_mask,
 )
 from lsm_fragment.arrays.dictionaries import list_bytes
-from lsm_fragment.arrays.hashing import distinct_hashes, value_hashes
+from lsm_fragment.arrays.hashing import distinct_numbers, value_hashes
 from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.arrays.storage import decoded
 from lsm_fragment.arrays.templated import I32
@@ -113,7 +113,7 @@ def count_codes(sample: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def count_distinct(array: pa.Array) -> int:
-    return len(distinct_hashes(value_hashes(array)))
+    return len(distinct_numbers(value_hashes(array)))
 
 
 def number_values(array: pa.Array, max_distinct: int) -> tuple[I32, I32] | None:
