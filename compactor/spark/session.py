@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SLOTS: Final = 16
+_QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+"""Keeps a local JVM from compiling again what it has compiled: our tasks compute in Python, and a session of
+minutes does not earn that back (docs/decisions/0102)."""
 
 
 def _scratch_folder() -> str:
@@ -64,11 +67,13 @@ def open_session(master: str | None) -> SparkSession:
         )
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
-            if "SPARK_LOCAL_DIRS" not in os.environ and is_local(master):
-                folder = _scratch_folder()
-                builder = builder.config("spark.local.dir", folder).config(
-                    "spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={shlex.quote(folder)}"
-                )
+            if is_local(master):
+                java_options = [_QUICK_COMPILER]
+                if "SPARK_LOCAL_DIRS" not in os.environ:
+                    folder = _scratch_folder()
+                    builder = builder.config("spark.local.dir", folder)
+                    java_options.append(f"-Djava.io.tmpdir={shlex.quote(folder)}")
+                builder = builder.config("spark.driver.extraJavaOptions", " ".join(java_options))
     encryption = encryption_settings(os.environ)
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
