@@ -109,8 +109,14 @@ class Both:
         for store in (self.one, self.many):
             try:
                 if store is self.one:
+                    # Tasks look at all entities, and their figures are of all.
                     report = run(
-                        chosen, store, self._folder, full=full, allow_changes=allow_changes
+                        chosen,
+                        store,
+                        self._folder,
+                        full=full,
+                        allow_changes=allow_changes,
+                        max_looked_at=0,
                     )
                 else:
                     report = run_in_tasks(
