@@ -179,7 +179,8 @@ def test_every_object_that_commands_write_is_encrypted(
     ):  # fmt: skip
         assert run(call) == 0, call
     endings = {r.key.rpartition(".")[2] for r in creations(s3_server)}
-    assert endings == {"json", "arrow", "frag", "skips", "deletes", "conditional-writes"}
+    expected = {"json", "arrow", "frag", "skips", "deletes", "memo", "conditional-writes"}
+    assert endings == expected
     assert_all_ask_for_it(s3_server)
 
 
