@@ -18,6 +18,7 @@ from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
+from compactor.table.tags import Moment
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
@@ -99,7 +100,7 @@ def test_before_is_the_table_before_the_last_compactions_unless_said_otherwise(
     with refuses(UsageError):
         report_of(store, since_version=8)
     with pytest.raises(VersionNotFoundError):
-        report_of(store, version=99)
+        report_of(store, moment=Moment(99))
 
 
 def test_since_a_time_is_the_version_of_then_or_the_oldest_that_is_kept() -> None:
@@ -115,7 +116,7 @@ def test_since_a_time_is_the_version_of_then_or_the_oldest_that_is_kept() -> Non
 
 def test_an_earlier_version_is_reported_as_it_was(tmp_path: Path) -> None:
     store = compacted(tmp_path)
-    report = report_of(store, version=3)
+    report = report_of(store, moment=Moment(3))
     assert (report.headline.version, report.headline.fragments, report.headline.rows) == (3, 3, 600)
     assert report.history.runs == ()
     assert report.history.last_version == 3

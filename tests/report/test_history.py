@@ -7,6 +7,7 @@ import pytest
 from compactor.report.history import MAX_POINTS, before_last_compactions, points_of
 from compactor.report.keyspace import KeyAxis, panel
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import Moment
 from compactor.table.version import Operation
 from tests.report.support import METADATA, MadeUp
 
@@ -32,7 +33,7 @@ def test_every_point_is_what_a_fresh_look_at_its_version_says() -> None:
     assert [p.version for p in points] == [1, 2, 3, 4, 5, 7]
     for point in points:
         snapshot = made.log.at(point.version)
-        fresh = made.report(version=point.version).headline
+        fresh = made.report(moment=Moment(point.version)).headline
         assert point.fragments == len(snapshot.fragments)
         assert point.size_bytes == fresh.size_bytes
         assert point.sorted_runs == fresh.sorted_runs

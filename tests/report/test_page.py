@@ -163,7 +163,8 @@ def make_table(url: str, folder: Path) -> None:
     for n in range(3):
         pq.write_table(log_rows(100, n), folder / f"{n}.parquet")
     files = [str(folder / f"{n}.parquet") for n in range(3)]
-    assert run(["ingest", url, *files, "--sort-by", "service,ts:desc"]) == 0
+    apart = ["--rows-per-fragment", "100"]  # as many as a file has
+    assert run(["ingest", url, *files, "--sort-by", "service,ts:desc", *apart]) == 0
     assert run(["compact", url, "--strategy", "full", "--master", "in-process"]) == 0
 
 
