@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -201,7 +201,8 @@ def _print_snapshot(
         f"{counted(len(entries), 'fragment')}, {counted(sum(e.live_rows for e in entries), 'row')}{also}, "
         f"{human_bytes(stored)} ({human_bytes(raw)} raw), {counted(pairs, 'overlapping pair')}"
     )
-    _print_state(snapshot)
+    ids = short_ids(snapshot.fragments)
+    _print_state(snapshot, ids)
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
@@ -217,14 +218,16 @@ def _print_snapshot(
     listed = [entry for entry in entries if level in (None, entry.level)]
     ordered = sorted(listed, key=lambda e: (e.level, key_range(e, compare)[0], e.sequence))
     shown = ordered if show_all else ordered[:_MAX_FRAGMENTS]
-    _print_fragments(shown, snapshot, wide=wide)
+    _print_fragments(shown, snapshot, None if wide else ids)
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
 
 
-def _print_fragments(shown: Sequence[FragmentEntry], snapshot: Snapshot, *, wide: bool) -> None:
-    """Lists fragments; keys are cut so that lines fit 80 columns, unless they may be wide."""
-    ids = short_ids(snapshot.fragments)
+def _print_fragments(
+    shown: Sequence[FragmentEntry], snapshot: Snapshot, ids: Mapping[str, str] | None
+) -> None:
+    """Lists fragments by their short ids, with keys cut so that lines fit 80 columns; without ids, by their
+    whole keys in wider lines."""
     types = key_types(snapshot.table.schema, snapshot.table.sort)
     columns = [("level", True), ("rows", True), ("bytes", True), ("row groups", True),
                ("fragment", False), ("first key", False), ("last key", False)]  # fmt: skip
@@ -234,13 +237,13 @@ def _print_fragments(shown: Sequence[FragmentEntry], snapshot: Snapshot, *, wide
             f"{entry.live_rows:,}",
             human_bytes(entry.size_bytes),
             str(entry.row_groups),
-            entry.key if wide else ids[entry.key],
+            entry.key if ids is None else ids[entry.key],
             key_text(entry.first_key, types),
             key_text(entry.last_key, types),
         ]
         for entry in shown
     ]
-    if not wide:
+    if ids is not None:
         columns[3] = ("groups", True)
         widths = [
             max([len(columns[place][0]), *(len(row[place]) for row in rows)]) for place in range(5)
@@ -250,7 +253,8 @@ def _print_fragments(shown: Sequence[FragmentEntry], snapshot: Snapshot, *, wide
     print_table("fragments", columns, rows)
 
 
-def _print_state(snapshot: Snapshot) -> None:
+def _print_state(snapshot: Snapshot, ids: Mapping[str, str]) -> None:
+    """ids: the short id of each fragment."""
     debt = debt_of(snapshot, Policy())
     pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
     click.echo(
@@ -266,7 +270,6 @@ def _print_state(snapshot: Snapshot) -> None:
             f"being compacted by {shown_owner(lease.owner)}{ended}: "
             f"{counted(len(lease.inputs), 'fragment')} to level {lease.output_level}"
         )
-    ids = short_ids(snapshot.fragments)
     for item in snapshot.quarantine.values():
         said = click.style("in quarantine", fg="red")
         click.echo(f"{said}: {ids.get(item.key, item.key)}: {one_line(item.reason)}")

@@ -41,8 +41,8 @@ class IngestReport:
     @property
     def path(self) -> str:
         """The file, or the first and the last one."""
-        first, *_, last = *self.paths, self.paths[-1]
-        return first if len(self.paths) == 1 else f"{first} to {last} ({len(self.paths)} files)"
+        first, count = self.paths[0], len(self.paths)
+        return first if count == 1 else f"{first} to {self.paths[-1]} ({count} files)"
 
 
 @dataclass(slots=True, kw_only=True)

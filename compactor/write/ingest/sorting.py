@@ -56,13 +56,14 @@ class SortedRows:
         """
         names = [column.column for column in self._sort]
         pieces = [{n: to_storage(part.batch.column(n)) for n in self._names} for part in self._rows]
-        may_move = not self._rule.merges
-        own_keys = [key_columns([piece[name] for name in names], self._sort) for piece in pieces]
-        are_sorted = may_move and all(key.first_disorder() is None for key in own_keys)
-        if are_sorted and _follow(own_keys):
-            # Rows that arrive in order, as from a sorted file, need neither sort nor copy.
-            yield from pieces
-            return
+        are_sorted = False
+        if not self._rule.merges:
+            own = [key_columns([piece[name] for name in names], self._sort) for piece in pieces]
+            are_sorted = all(key.first_disorder() is None for key in own)
+            if are_sorted and _follow(own):
+                # Rows that arrive in order, as from a sorted file, need neither sort nor copy.
+                yield from pieces
+                return
         keys = [concat_storage([piece[name] for piece in pieces]) for name in names]
         order = stable_order(sort_keys(keys, self._sort))
         if are_sorted and len(pieces) <= _MAX_SOURCES:
