@@ -12,12 +12,14 @@ these rules as its blocking rules for `deterministic_link`, and connects their p
     splink      the same by Splink
     table       entity-merge to the end: the merged customers in a table
 
-Each runs once, in a process of its own, whose CPU counts from its start. All must find the same clusters.
+Splink is left out where it is not installed; `make peers` installs it. Each runs once, in a process of its
+own, whose CPU counts from its start. All must find the same clusters.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import subprocess
 import sys
@@ -43,6 +45,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
 _RULES: Final = (("mail",), ("phone", "last"), ("first", "last", "born"))
+_SPLINK: Final = "splink"
 _CORES: Final = 2
 _IDS: Final = "$ids"
 
@@ -123,7 +126,7 @@ def _labels(nodes: Numbers, clusters: Numbers) -> Numbers:
     return labels
 
 
-ENGINES: Final = {"clusters": with_clusters, "splink": with_splink, "table": with_table}
+ENGINES: Final = {"clusters": with_clusters, _SPLINK: with_splink, "table": with_table}
 
 
 def run_here(engine: str, folder: Path) -> dict[str, Any]:
@@ -166,6 +169,12 @@ def main() -> None:
     parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     engines = options.engines.split(",")
+    if _SPLINK in engines and importlib.util.find_spec(_SPLINK) is None:
+        engines.remove(_SPLINK)
+        left_out = f"{_SPLINK} is not installed; make peers installs it"
+        if not engines:
+            parser.error(left_out)
+        print(left_out)
     if unknown := set(engines) - set(ENGINES):
         parser.error(f"--engines: no {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
     if options.folder:

@@ -39,8 +39,9 @@ def test_commands_behind_a_network_that_delivers_twice_say_and_do_what_they_shou
 ) -> None:
     s3_server.faults.add(DeliverTwice(), at=CONDITIONAL_WRITES)
     table = f"s3://{s3_bucket}/t"
-    said = cli("ingest", table, rows_file(tmp_path), rows_file(tmp_path, 10), "--sort-by", "k")
-    assert said.count("10 rows in 1 fragment") == 2
+    for first in (0, 10):
+        said = cli("ingest", table, rows_file(tmp_path, first), "--sort-by", "k")
+        assert "10 rows in 1 fragment" in said
     assert "10 rows of 1 fragment deleted" in cli("delete", table, "--where", "k >= 10")
     cli("alter", table, "--rename", "v:w")
     assert "2 fragments compacted into 1" in cli(

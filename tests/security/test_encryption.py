@@ -210,7 +210,8 @@ sys.exit(max(run(call) for call in calls))
 @pytest.mark.spark
 def test_tasks_of_spark_encrypt_too(s3_server: S3Server, s3_bucket: str, tmp_path: Path) -> None:
     table, files = f"s3://{s3_bucket}/t", write_inputs(tmp_path)
-    assert run(["ingest", table, *files, "--sort-by", "service,ts"]) == 0
+    for file in files:
+        assert run(["ingest", table, file, "--sort-by", "service,ts"]) == 0
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(pipeline.read_text().replace("TABLE", f"{table}2"))
     s3_server.reset()
