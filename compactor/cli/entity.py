@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pyarrow as pa
 from compactor.cli.display import status
 from compactor.cli.entity_links import asked_of, check_links, print_explanation, write_links
 from compactor.cli.output import echo_json, tell, warn
-from compactor.cli.shared_options import size_bytes
+from compactor.cli.shared_options import duration_seconds, size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
@@ -58,6 +59,10 @@ _NOT_POPULATED: Final = 7
 """Exit code of a run that did nothing, because it waits for datasets."""
 
 
+def _retention_seconds(given: str) -> float:
+    return math.inf if given == "forever" else duration_seconds(given)
+
+
 @click.command("entity-merge", epilog=_EPILOG)
 @click.argument("spec", metavar="SPEC.YAML")
 @click.argument("other", metavar="[ID]", required=False)
@@ -68,6 +73,10 @@ _NOT_POPULATED: Final = 7
 @click.option("--allow-changes", is_flag=True,
               help="Allow that a dataset is gone, and that any share of the table's entities is replaced or "
               "deleted.")  # fmt: skip
+@click.option("--tombstone-retention", "tombstone_retention_seconds", metavar="DURATION",
+              type=_retention_seconds,
+              help="Let compactions remove replaced ids that are older, such as 30d, or keep all (forever). "
+              "The table remembers it.  [default: as the table has it, at first forever]")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
 @click.option("--explain", "explained", metavar="ID",
               help="Print the rules and values that tie this entity to the others of its cluster, or to a "
@@ -103,6 +112,7 @@ def entity_merge_command(
     folder: str,
     full: bool,
     allow_changes: bool,
+    tombstone_retention_seconds: float | None,
     dry_run: bool,
     explained: str | None,
     edges: str | None,
@@ -155,6 +165,7 @@ def entity_merge_command(
             folder=folder,
             full=full,
             allow_changes=allow_changes,
+            tombstone_retention_seconds=tombstone_retention_seconds,
             memory_limit_bytes=limit,
             on_progress=show,
         )

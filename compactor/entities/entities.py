@@ -39,12 +39,14 @@ from lsm_fragment.arrays.hashing import add_column, mix
 
 DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"
+REPLACED_AT: Final = "$replaced_at"
+"""When a run wrote that an id names no entity any more; null in all other rows."""
 UPDATED: Final = "_updated"
 SIGNATURE: Final = "$signature"
 KEY: Final = "$key"
 MEMBERS: Final = "$members"
 SINCE: Final = "$since"
-WRITTEN: Final = (ID, KEY, IDS, DELETED, REPLACED, UPDATED, SIGNATURE)
+WRITTEN: Final = (ID, KEY, IDS, DELETED, REPLACED, REPLACED_AT, UPDATED, SIGNATURE)
 """Columns of every table of an entity merge, beside properties."""
 RESERVED: Final = (*WRITTEN, MEMBERS, SINCE)
 """Columns that an entity merge writes itself, never properties."""

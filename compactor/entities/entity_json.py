@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from compactor.entities.entities import DELETED, KEY, MEMBERS, REPLACED, SIGNATURE, SINCE
+from compactor.entities.entities import (
+    DELETED,
+    KEY,
+    MEMBERS,
+    REPLACED,
+    REPLACED_AT,
+    SIGNATURE,
+    SINCE,
+)
 from compactor.entities.texts import canonical, from_arrow, object_texts
 from compactor.files.jsontext import text_bytes
 from compactor.files.plain_text import joined, text_scalar
@@ -22,6 +30,6 @@ def entity_lines(batch: pa.RecordBatch) -> bytes:
             columns[name] = pc.if_else(pc.fill_null(array, False), text_scalar("true"), None)
         elif isinstance(array.type, pa.JsonType):
             columns[name] = canonical(array.storage)
-        elif name not in (KEY, SIGNATURE, MEMBERS, SINCE):
+        elif name not in (KEY, REPLACED_AT, SIGNATURE, MEMBERS, SINCE):
             columns[name] = from_arrow(array)
     return text_bytes(joined(object_texts(columns, batch.num_rows), text_scalar("\n")))

@@ -85,9 +85,13 @@ class MergedClusters:
         ]
 
     def batches(
-        self, changes: Difference, first_updated: int, known: pa.Schema | None = None
+        self,
+        changes: Difference,
+        first_updated: int,
+        known: pa.Schema | None = None,
+        now_unix_ms: int = 0,
     ) -> EntityBatches:
-        """known: as of `EntityBatches`."""
+        """known, now_unix_ms: as of `EntityBatches`."""
         return EntityBatches(
             self.spec,
             self.datasets,
@@ -96,6 +100,7 @@ class MergedClusters:
             first_updated,
             known,
             lineage=self.lineage,
+            now_unix_ms=now_unix_ms,
         )
 
 
@@ -177,7 +182,7 @@ class EntityMerge:
         self._clock, self._max_looked_at = clock or SystemClock(), max_looked_at
         self._spec, self._on_progress = run.spec, run.on_progress
         self._run, self._connect, self._ids = run, connect, ids
-        self._target = Target(run.store)
+        self._target = Target(run.store, run.tombstone_retention_seconds)
         self._outcome: _Outcome | None = None
         self._located: Sequence[Located | None] = ()
 
@@ -266,7 +271,8 @@ class EntityMerge:
         if self._outcome is None or not self._outcome.changes.rows:
             return None
         first, known = self._target.first_updated, self._target.columns
-        return self._outcome.merged.batches(self._outcome.changes, first, known)
+        changes, now_unix_ms = self._outcome.changes, self._clock.now_unix_ms()
+        return self._outcome.merged.batches(changes, first, known, now_unix_ms)
 
     def _written(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields columns of the table's rows; nothing before the first run."""

@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from compactor.common.clock import random_id
+from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import too_many
 from compactor.entities.dataset_rows import place_in
@@ -77,6 +77,7 @@ class SparkEntityMerge:
         *,
         connector: Connector = _CONNECTOR,
         one_task_bytes: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """connector: finds components that one task cannot, in at most `one_task_bytes` (default: the memory
         limit of a task). Raises `CompactorError` for mistakes that are visible without Spark."""
@@ -85,10 +86,11 @@ class SparkEntityMerge:
             raise UsageError("always, never: leave out --master: one process keeps such pairs")
         if run.spec.identity is Identity.STABLE:
             raise UsageError("identity: stable: leave out --master: one process keeps such ids")
+        self._clock = clock or SystemClock()
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector, self._one_task_bytes = connector, one_task_bytes
         self._aside: tuple[Aside, ...] = ()
-        self._target = Target(run.store)
+        self._target = Target(run.store, run.tombstone_retention_seconds)
         self._located, self.report = self._target.begin(run)
 
     def run(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
@@ -129,8 +131,9 @@ class SparkEntityMerge:
             if found is None or not found.rows:
                 self.report.version = target.remember(after) or self.report.version
             else:
+                now_unix_ms = self._clock.now_unix_ms()
                 self.report.version = write_clusters(
-                    jobs, context, target, found, after, self._on_progress
+                    jobs, context, target, found, after, now_unix_ms, self._on_progress
                 )
         return self.report
 

@@ -19,6 +19,7 @@ from compactor.entities.entities import (
     KEY,
     MEMBERS,
     REPLACED,
+    REPLACED_AT,
     SIGNATURE,
     SINCE,
     UPDATED,
@@ -46,12 +47,14 @@ _BATCH_BYTES: Final = 64 << 20
 """Target size of clusters folded at a time, at least one."""
 _CELL_BYTES: Final = 16
 """Size of a cell of a batch without a value, among the texts and as it is written."""
+_MOMENT: Final = pa.timestamp("ms", "UTC")
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
     pa.field(KEY, pa.string()),
     pa.field(IDS, pa.list_(pa.string())),
     pa.field(DELETED, pa.bool_()),
     pa.field(REPLACED, pa.bool_()),
+    pa.field(REPLACED_AT, _MOMENT),
     pa.field(UPDATED, pa.int64()),
     pa.field(SIGNATURE, pa.int64()),
 )
@@ -198,15 +201,18 @@ class EntityBatches(FileBatches):
         known: pa.Schema | None = None,
         names: Sequence[str] = (),
         lineage: Lineage | None = None,
+        now_unix_ms: int = 0,
     ) -> None:
         """known: the table's columns, whose types bind those of the rows; None if all are to be JSON. names:
-        columns that the rows have in any case. lineage: what the rows say of their members, if anything."""
+        columns that the rows have in any case. lineage: what the rows say of their members, if anything.
+        now_unix_ms: when ids are replaced."""
         self.path = "merged entities"
         self.bytes_total = 0
         self._batch_bytes = 64 << 20
         self._spec, self._datasets = spec, datasets
         self._clusters, self._changes = clusters, changes
         self._first_updated, self._lineage = first_updated, lineage
+        self._now_unix_ms = now_unix_ms
         self.kinds = dict.fromkeys(names, NO_KINDS) | self._kinds()
         """Kinds of the values of each property of the folded entities, which becomes a column."""
         types = {
@@ -306,6 +312,7 @@ class EntityBatches(FileBatches):
                 gone, pc.fill_null(clusters.deleted.take(pa.array(chosen)).take(at), True)
             ),
             REPLACED: gone,
+            REPLACED_AT: pc.if_else(gone, pa.scalar(self._now_unix_ms, _MOMENT), None),
             UPDATED: pa.array(np.arange(first_updated, first_updated + len(rows))),
             SIGNATURE: pa.array(clusters.signatures[chosen]).take(at),
         }

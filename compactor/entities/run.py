@@ -25,6 +25,8 @@ class EntityRun:
     """Rewrites every entity, with the current list of datasets."""
     allow_changes: bool = False
     """Allows a dataset to be gone, and any share of the table's entities to be replaced or deleted."""
+    tombstone_retention_seconds: float | None = None
+    """How long replaced ids stay in the table; `math.inf` for ever; None: as the table has it."""
     memory_limit_bytes: int | None = None
     """Memory limit for entities, in this process or per Spark task, checked while reading. None means no
     limit in this process, and 1 GiB in a task."""

@@ -45,9 +45,11 @@ def write_clusters(
     target: Target,
     found: FoundClusters,
     after: State,
+    now_unix_ms: int,
     on_progress: Callable[[str], None],
 ) -> int:
-    """Returns the version of the commit. On `CompactorError` nothing is written."""
+    """Returns the version of the commit. now_unix_ms: when ids are replaced. On `CompactorError` nothing is
+    written."""
     assert target.store is not None
     assert target.log is not None
     on_progress("taking what changed")
@@ -88,6 +90,7 @@ def write_clusters(
             known=known,
             names=names,
             first_updated=firsts[part],
+            now_unix_ms=now_unix_ms,
         )
 
     folded = jobs.run(flows, parts, fold)

@@ -2,42 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, locate
-from compactor.entities.entities import KEY, UPDATED
+from compactor.entities.entities import KEY, REPLACED_AT, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memo import Memo, from_bytes, to_bytes
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets, numbers_of
 from compactor.errors import CommitConflictError, DataError, ObjectNotFoundError, StoreError
-from compactor.rows.policy import RowKind, RowPolicy
+from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from compactor.stores.base import MAX_READ_BYTES, Store, create_own
 from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import memo_key
 from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.ingest import Amend, IngestOptions
-from lsm_fragment.keys.sort_schema import SortColumn
+from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
 """Keeps the newest row per id, including deleted and replaced entities, which readers see."""
 OPTIONS: Final = IngestOptions(rows=ROW_POLICY, buffer_bytes=64 << 20)
 """Rows come in the order of their keys, so that smaller fragments do not overlap, and take less memory."""
-SORT: Final = (SortColumn(KEY),)
+SORT: Final = (
+    SortColumn(KEY),
+    SortColumn(UPDATED, Order.ASC, Nulls.FIRST),
+    SortColumn(REPLACED_AT, Order.NONE),
+)
+"""The key, the sequence of the row policy, and what a time to live measures."""
 
 
 class Target:
     """The table of one run. Concurrent compactions may change it, but no other run of a merge."""
 
-    def __init__(self, store: Store | None) -> None:
-        """store: None only for a dry run without a table."""
+    def __init__(
+        self, store: Store | None, tombstone_retention_seconds: float | None = None
+    ) -> None:
+        """store: None only for a dry run without a table. tombstone_retention_seconds: as of `EntityRun`."""
+        self._retention_seconds = tombstone_retention_seconds
         self.store = store
         self.log = None if store is None else CommitLog(store)
         self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
@@ -104,7 +115,7 @@ class Target:
 
         def amend(latest: Snapshot, changes: Changes) -> Changes:
             self._check_unchanged(latest)
-            metadata = after.put_into(changes.metadata or latest.table)
+            metadata = self._retaining(after.put_into(changes.metadata or latest.table))
             return Changes(
                 operation=changes.operation,
                 adds=changes.adds,
@@ -115,14 +126,18 @@ class Target:
         return amend
 
     def remember(self, after: State) -> int | None:
-        """Commits changed dataset names if there are no rows to write. Returns the committed version; None if
-        there is nothing to commit."""
-        if self.log is None or self.before is None or self.before == after:
+        """Commits changed dataset names and another retention if there are no rows to write. Returns the
+        committed version; None if there is nothing to commit."""
+        if self.log is None or self.before is None:
+            return None
+        table = self.snapshot.table
+        if self.before == after and self._retaining(table) == table:
             return None
 
         def remembering(latest: Snapshot) -> Changes:
             self._check_unchanged(latest)
-            return Changes(operation=Operation.ALTER, metadata=after.put_into(latest.table))
+            metadata = self._retaining(after.put_into(latest.table))
+            return Changes(operation=Operation.ALTER, metadata=metadata)
 
         return self.log.commit(remembering).version
 
@@ -154,6 +169,17 @@ class Target:
         if self.store is not None and self.snapshot.memo is not None:
             with suppress(StoreError):  # else a vacuum does it
                 self.store.delete(self.snapshot.memo)
+
+    def _retaining(self, metadata: TableMetadata) -> TableMetadata:
+        """Returns the metadata with the retention that this run asks for, as the table's time to live."""
+        seconds = self._retention_seconds
+        if seconds is None:
+            return metadata
+        if math.isinf(seconds):
+            return replace(metadata, ttl=None)
+        column = metadata.stored_name(REPLACED_AT)
+        assert column is not None, "each table of an entity merge has it"
+        return replace(metadata, ttl=Ttl(column, int(seconds)))
 
     def _has_rows_of(self, latest: Snapshot) -> bool:
         """Returns whether the latest snapshot has the rows that this run has compared with."""

@@ -43,11 +43,17 @@ def run(
     *,
     full: bool = False,
     allow_changes: bool = True,
+    tombstone_retention_seconds: float | None = None,
     **settings: Any,
 ) -> EntityMergeReport:
     """settings: of `EntityMerge`."""
     asked = EntityRun(
-        spec=chosen, store=store, folder=str(folder), full=full, allow_changes=allow_changes
+        spec=chosen,
+        store=store,
+        folder=str(folder),
+        full=full,
+        allow_changes=allow_changes,
+        tombstone_retention_seconds=tombstone_retention_seconds,
     )
     return EntityMerge(asked, **settings).run()
 

@@ -39,7 +39,6 @@ from tests.support.wording import refuses, says
 
 NAMES = ("A a", "B b", "C c")
 ALWAYS: dict[str, Any] = {"max_looked_at": 1.0}
-NEVER: dict[str, Any] = {"max_looked_at": 0.0}
 
 
 class LaterClock:
@@ -53,6 +52,7 @@ class LaterClock:
 
 
 LATER: dict[str, Any] = {**ALWAYS, "clock": LaterClock()}
+NEVER: dict[str, Any] = {"max_looked_at": 0.0, "clock": LaterClock()}
 
 
 def contents(store: MemoryStore) -> list[dict[str, Any]]:

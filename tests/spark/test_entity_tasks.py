@@ -30,6 +30,7 @@ from compactor.errors import (
 )
 from compactor.read.scan import scan
 from compactor.resources.errors import MemoryLimitError
+from compactor.rows.policy import Ttl
 from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle.task import TaskRows
 from compactor.stores.base import Store
@@ -66,6 +67,16 @@ class FakeConnector:
         return int(counts.max()), FakeFrame(labels._spark, [largest.to_batches()])
 
 
+class Noon:
+    """A clock that stands, so that both tables have replaced an id at the same time."""
+
+    def now_unix_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing waits")
+
+
 def run_in_tasks(
     chosen: EntityMergeSpec,
     store: Store | None,
@@ -79,7 +90,9 @@ def run_in_tasks(
 ) -> EntityMergeReport:
     settings = {"allow_changes": True} | settings
     asked = EntityRun(spec=chosen, store=store, folder=str(folder), full=full, **settings)
-    merge = SparkEntityMerge(asked, connector=FakeConnector(), one_task_bytes=one_task_bytes)
+    merge = SparkEntityMerge(
+        asked, connector=FakeConnector(), one_task_bytes=one_task_bytes, clock=Noon()
+    )
     spark = FakeSpark()
     run = merge.look if looks else merge.run
     report = run(as_session(spark), SparkOptions(None, parts))
@@ -103,6 +116,7 @@ class Both:
         parts: int = 3,
         allow_changes: bool = True,
         one_task_bytes: int | None = None,
+        tombstone_retention_seconds: float | None = None,
     ) -> str:
         """What both have come to."""
         outcomes = []
@@ -116,7 +130,9 @@ class Both:
                         self._folder,
                         full=full,
                         allow_changes=allow_changes,
+                        tombstone_retention_seconds=tombstone_retention_seconds,
                         max_looked_at=0,
+                        clock=Noon(),
                     )
                 else:
                     report = run_in_tasks(
@@ -126,6 +142,7 @@ class Both:
                         full=full,
                         parts=parts,
                         allow_changes=allow_changes,
+                        tombstone_retention_seconds=tombstone_retention_seconds,
                         one_task_bytes=one_task_bytes,
                     )
                 outcomes.append(str(report))
@@ -440,6 +457,19 @@ class TestRefused:
         (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"\n')
         with refuses(InputError, "line 2"):
             run_in_tasks(spec("A a"), both.many, tmp_path)
+
+    def test_replaced_ids_and_how_long_they_stay(self, both: Both, tmp_path: Path) -> None:
+        chosen = spec("A a", equality=[["eq", "a.k", "a.k"]])
+        write(tmp_path, {"A": [{"_id": "1", "k": 1}, {"_id": "2", "k": 1}]})
+        both.run(chosen)
+        write(tmp_path, {"A": [{"_id": "1", "k": 1}, {"_id": "2", "k": 2}]})
+        both.run(chosen, tombstone_retention_seconds=5)
+        both.run(chosen, tombstone_retention_seconds=8)
+        snapshot = CommitLog(both.many).refresh()
+        assert snapshot.table.ttl == Ttl("$replaced_at", 8)
+        assert snapshot.version == 3
+        times = [row["$replaced_at"] for b in scan(both.many, snapshot) for row in b.to_pylist()]
+        assert [time.timestamp() for time in times if time] == [1_700_000_000]
 
     def test_another_run_meanwhile(
         self, both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -67,10 +67,12 @@ def fold(
     known: pa.Schema,
     names: Sequence[str],
     first_updated: int,
+    now_unix_ms: int,
 ) -> TaskOutput:
     """Writes the rows of an id range as uncommitted fragments, with the types that its own values have.
 
     known: the table's columns, by shown name. names: all properties.
+    now_unix_ms: when ids are replaced.
     """
     charge = context.memory()
     heads: list[pa.RecordBatch] = []
@@ -106,7 +108,16 @@ def fold(
         ints_of(head, SIGNATURE),
     )
     changes = Difference(np.arange(head.num_rows), 0, gone)
-    rows = EntityBatches(context.spec, [entities], clusters, changes, first_updated, known, names)
+    rows = EntityBatches(
+        context.spec,
+        [entities],
+        clusters,
+        changes,
+        first_updated,
+        known,
+        names,
+        now_unix_ms=now_unix_ms,
+    )
     own = with_types(plan, known, rows.kinds)
     written = write_fragments(open_store(table), own, rows, random_id())
     yield TaskSummary(
