@@ -14,6 +14,7 @@ from compactor.api.scan import Scan
 from compactor.api.view import TableView, moment_of
 from compactor.common.setting_keys import SORT_BY
 from compactor.compaction.attempt import run_compaction
+from compactor.compaction.backlog import Backlog, backlog_of
 from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import (
     IN_PROCESS_LEASE_SECONDS,
@@ -303,6 +304,16 @@ class Table(TableView):
         self._snapshot = self._log.latest
         check_done(driver, report)
         return report
+
+    @checked
+    def backlog(
+        self, *, policy: Policy | None = None, settings: CompactionSettings | None = None
+    ) -> Backlog:
+        """Returns up to which version this version is compacted, what is due, what runs, and what waits.
+
+        policy, settings: by which something is due, as for `compact`.
+        """
+        return backlog_of(self._driver(policy, settings, take_over=False), self._snapshot)
 
     def _driver(
         self,

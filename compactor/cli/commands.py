@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "untag": Place("lineage", "End a tag."),
     "vacuum": Place("maintain", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
+    "wait": Place("wait", "Wait until what came in is compacted."),
     "watch": Place("watch", "Keep tables compacted until stopped."),
 }
 

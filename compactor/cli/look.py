@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from compactor.cli.backlog_text import backlog_lines
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import (
@@ -22,7 +23,8 @@ from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
 from compactor.common.escaping import one_line
 from compactor.common.sampling import evenly
-from compactor.compaction.owner import is_gone, shown_owner
+from compactor.compaction.backlog import Backlog, backlog_of
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import ObjectNotFoundError, TableNotFoundError, UsageError
 from compactor.planner.debt import Pressure, debt_of
 from compactor.planner.tree import forest, overlapping_pairs
@@ -32,6 +34,7 @@ from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.fragment_ids import key_of, short_ids
 from compactor.table.key_text import cut, key_text, key_types
@@ -111,9 +114,18 @@ def inspect_command(
         document = _fragment_json(found, max_chunks=None if show_all else _MAX_FRAGMENTS)
         echo_json(document) if as_json else _print_fragment(document, found.header)
     elif as_json:
-        echo_json(_table_json(*found))
+        echo_json(_table_json(*found, _backlog(found, moment)))
     else:
-        _print_snapshot(*found, level, show_all=show_all, wide=wide)
+        backlog = _backlog(found, moment)
+        _print_snapshot(*found, level, backlog, show_all=show_all, wide=wide)
+
+
+def _backlog(found: tuple[Store, Snapshot], moment: Moment) -> Backlog | None:
+    """Returns what is left to be compacted; None for an earlier version."""
+    if moment != Moment():
+        return None
+    store, snapshot = found
+    return backlog_of(Driver(CommitLog(store), DriverSettings()), snapshot)
 
 
 def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> StoredTemplates:
@@ -158,7 +170,7 @@ def _fragment_of(
     return open_fragment(store, entry.key, entry.size_bytes)
 
 
-def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+def _table_json(store: Store, snapshot: Snapshot, backlog: Backlog | None) -> dict[str, Any]:
     entries = snapshot.by_age()
     return {
         "table": store.url,
@@ -166,6 +178,7 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "oldest_version": snapshot.oldest,
         **snapshot.table.to_json(),
         "debt": debt_of(snapshot, Policy()).to_json(),
+        "backlog": None if backlog is None else backlog.to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
         "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
@@ -179,7 +192,13 @@ def _table_json(store: Store, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _print_snapshot(
-    store: Store, snapshot: Snapshot, level: int | None, *, show_all: bool, wide: bool
+    store: Store,
+    snapshot: Snapshot,
+    level: int | None,
+    backlog: Backlog | None,
+    *,
+    show_all: bool,
+    wide: bool,
 ) -> None:
     entries, table = snapshot.by_age(), snapshot.table
     raw = sum(column.raw for entry in entries for column in entry.columns.values())
@@ -202,7 +221,7 @@ def _print_snapshot(
         f"{human_bytes(stored)} ({human_bytes(raw)} raw), {counted(pairs, 'overlapping pair')}"
     )
     ids = short_ids(snapshot.fragments)
-    _print_state(snapshot, ids)
+    _print_state(snapshot, ids, backlog)
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
@@ -253,7 +272,7 @@ def _print_fragments(
     print_table("fragments", columns, rows)
 
 
-def _print_state(snapshot: Snapshot, ids: Mapping[str, str]) -> None:
+def _print_state(snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | None) -> None:
     """ids: the short id of each fragment."""
     debt = debt_of(snapshot, Policy())
     pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
@@ -262,14 +281,11 @@ def _print_state(snapshot: Snapshot, ids: Mapping[str, str]) -> None:
         f"{counted(debt.level0_runs, 'sorted run')} at level 0\n"
         f"write amplification {snapshot.totals.write_amplification:.2f}"
     )
+    if backlog is not None:
+        for line in backlog_lines(backlog):
+            echo_line(line)
     if snapshot.totals.lost_rows:
         click.echo(f"{counted(snapshot.totals.lost_rows, 'row')} lost with dropped fragments")
-    for lease in snapshot.leases.values():
-        ended = " (which has ended: the next worker takes over)" if is_gone(lease.owner) else ""
-        click.echo(
-            f"being compacted by {shown_owner(lease.owner)}{ended}: "
-            f"{counted(len(lease.inputs), 'fragment')} to level {lease.output_level}"
-        )
     for item in snapshot.quarantine.values():
         said = click.style("in quarantine", fg="red")
         click.echo(f"{said}: {ids.get(item.key, item.key)}: {one_line(item.reason)}")

@@ -268,7 +268,7 @@ class Driver:
             for spec in specs
         ]
         now = self._log.lease_unix_ms() if judged.now_unix_ms is None else judged.now_unix_ms
-        leases = tuple(self._as_lease(compaction, now) for compaction in decided)
+        leases = tuple(self._as_lease(compaction, now, now) for compaction in decided)
         return judged.freed_by(Changes(operation=Operation.LEASE, leases=leases))
 
     def _affordable(
@@ -291,7 +291,7 @@ class Driver:
             return specs
         return (min(suspected, key=lambda spec: suspicion(spec.inputs)),)
 
-    def _as_lease(self, compaction: Compaction, now_unix_ms: int) -> Lease:
+    def _as_lease(self, compaction: Compaction, now_unix_ms: int, began_unix_ms: int) -> Lease:
         lease_ms = round(self._settings.lease_seconds * 1000)
         return Lease(
             compaction.compaction_id,
@@ -299,6 +299,7 @@ class Driver:
             tuple(entry.key for entry in compaction.spec.inputs),
             compaction.spec.output_level,
             now_unix_ms + lease_ms,
+            began_unix_ms,
         )
 
     def _judged(self, snapshot: Snapshot) -> _JudgedLeases:
@@ -512,12 +513,14 @@ class Driver:
         if (min(expiries) - now) * 2 < self._settings.lease_seconds * 1000:
 
             def prepare(snapshot: Snapshot) -> Changes:
-                standing = [
-                    c for c, _ in self._running.values() if c.compaction_id in snapshot.leases
-                ]
-                if not standing:
+                known = snapshot.leases
+                leases = tuple(
+                    self._as_lease(c, now, known[c.compaction_id].began_unix_ms)
+                    for c, _ in self._running.values()
+                    if c.compaction_id in known
+                )
+                if not leases:
                     raise _NothingToDoError
-                leases = tuple(self._as_lease(compaction, now) for compaction in standing)
                 return Changes(operation=Operation.LEASE, leases=leases)
 
             self._commit_unless_nothing(prepare)

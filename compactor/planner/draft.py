@@ -33,6 +33,7 @@ class Draft:
         self._moves: list[TrivialMove] = []
         self._blocked: list[str] = []
         self._refused: list[Message] = []
+        self._held: set[str] = set()
         self._taken: set[str] = set()
         self._ranges: dict[int, DisjointRanges] = {}
 
@@ -42,6 +43,7 @@ class Draft:
             tuple(self._moves),
             blocked=tuple(self._blocked),
             refused=tuple(self._refused),
+            held=frozenset(self._held - self._taken),
         )
 
     def is_free(self, item: Item) -> bool:
@@ -56,10 +58,12 @@ class Draft:
         """
         if self._is_too_much(items):
             self._divide(items, reason, priority)
+            self._hold(items)
             return False
         refusal = self._limits.refusal(sorted_runs(items))
         if refusal is not None:
             self._refused.append(Message(f"{reason}, {counted(len(items), 'fragment')}: ", refusal))
+            self._hold(items)
             return False
         if not self._reserve(items, output_level, reason):
             return False
@@ -133,6 +137,7 @@ class Draft:
         taken = [item.entry.key for item in items if item.entry.key in self._tree.taken]
         if taken:
             self.block(f"{reason}: {taken[0]} is being compacted")
+            self._hold(items)
             return
         if self._limits.fits(runs):
             self.merge(items, output_level, reason=reason, priority=priority)
@@ -196,7 +201,16 @@ class Draft:
     def block(self, line: str) -> None:
         self._blocked.append(line)
 
+    def _hold(self, items: Sequence[Item]) -> None:
+        self._held.update(item.entry.key for item in items)
+
     def _reserve(self, items: Sequence[Item], output_level: int, reason: str) -> bool:
+        if self._has_room(items, output_level, reason):
+            return True
+        self._hold(items)
+        return False
+
+    def _has_room(self, items: Sequence[Item], output_level: int, reason: str) -> bool:
         keys = hull(items)
         for item in items:
             key = item.entry.key

@@ -46,6 +46,7 @@ def plan_trees(
         trivial_moves=tuple(move for plan in plans for move in plan.trivial_moves),
         blocked=tuple(line for plan in plans for line in plan.blocked),
         refused=tuple(line for plan in plans for line in plan.refused),
+        held=frozenset(key for plan in plans for key in plan.held),
     )
 
 

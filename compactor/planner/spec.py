@@ -83,6 +83,8 @@ class CompactionPlan:
     """One line for each compaction that waits for a quarantined fragment or another compaction."""
     refused: tuple[Message, ...] = ()
     """One line for each compaction that the memory limit does not allow, with the limit that would."""
+    held: frozenset[str] = frozenset()
+    """Keys of fragments that are due, and are not among the specs and moves."""
 
     def __bool__(self) -> bool:
         return bool(self.specs or self.trivial_moves or self.expiry.entries)

@@ -80,6 +80,8 @@ class Lease:
     inputs: tuple[str, ...]
     output_level: Level
     expires_unix_ms: UnixMs
+    began_unix_ms: UnixMs
+    """When it was decided, by the time that leases expire by; a renewal keeps it."""
 
 
 @dataclass(frozen=True, slots=True)

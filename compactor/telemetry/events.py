@@ -41,6 +41,7 @@ class Events(Silent):
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
+        self._awaited: set[str] = set()
         self.done = self.void = self.failures = 0
 
     def say(self, name: str, **values: Any) -> None:
@@ -93,6 +94,18 @@ class Events(Silent):
                 "predicted_seconds": round(finished.predicted.task_seconds, 3),
             }
             self.tell(Event("committed", values, _figures(finished)))
+
+    def looked(self, driver: Driver) -> None:
+        """Says once that a table is not there, and once that it has come."""
+        is_awaited = driver.log.latest.version == 0
+        if is_awaited == (driver.url in self._awaited):
+            return
+        (self._awaited.add if is_awaited else self._awaited.remove)(driver.url)
+        if is_awaited:
+            why = "no table here yet: create it by `compactor ingest`, or stop this and correct the address"
+            self.tell(Event("waiting", {"table": driver.url, "reason": why}, level=logging.WARNING))
+        else:
+            self.say("found", table=driver.url, version=driver.log.latest.version)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         values = {

@@ -58,7 +58,17 @@ import msgspec
 from compactor.table.version import Lease, Quarantine, CompactionCost
 
 values = [
-    (Lease, dict(compaction_id="a", owner="o", inputs=["x"], output_level=1, expires_unix_ms=1)),
+    (
+        Lease,
+        dict(
+            compaction_id="a",
+            owner="o",
+            inputs=["x"],
+            output_level=1,
+            expires_unix_ms=1,
+            began_unix_ms=1,
+        ),
+    ),
     (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
     (CompactionCost, dict(raw_bytes=1, task_seconds=1.0)),
 ]

@@ -61,7 +61,7 @@ class ModelTable:
     def lease(self, spec: CompactionSpec) -> str:
         compaction_id = f"c{next(self._ids)}"
         keys = tuple(entry.key for entry in spec.inputs)
-        lease = Lease(compaction_id, "model", keys, spec.output_level, 1 << 60)
+        lease = Lease(compaction_id, "model", keys, spec.output_level, 1 << 60, 1)
         self._commit(Changes(operation=Operation.LEASE, leases=(lease,)))
         return compaction_id
 

@@ -57,6 +57,7 @@ def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
         "report": [table, "-o", str(folder / "report.html")],
         "templates": [table, "message"],
         "verify": [table],
+        "wait": [table],
         "restore": [table, "--version", "1"],
         "undo": [table, "abc"],
         "tag": [table, "first"],

@@ -120,7 +120,7 @@ def test_a_checkpoint_remembers_where_stamps_went_back() -> None:
 def test_a_lease_from_the_far_future_holds_nothing() -> None:
     drivers = Drivers()
     keys = tuple(drivers.ingest(first, first + 9) for first in (0, 5))
-    lease = Lease("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS)
+    lease = Lease("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS, 1)
     drivers.log().commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     assert len(drivers.driver("one").decide(1)) == 1
     assert "lost" not in drivers.snapshot().leases

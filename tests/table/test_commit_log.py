@@ -394,7 +394,7 @@ def test_a_version_survives_its_own_bytes() -> None:
         adds=(entry("a"),),
         removes=("b",),
         metadata=METADATA,
-        leases=(Lease("c", "owner", ("data/x.frag",), 1, 7),),
+        leases=(Lease("c", "owner", ("data/x.frag",), 1, 7, 1),),
         ended_leases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
         released_fragments=("data/p.frag",),

@@ -109,7 +109,7 @@ def full_snapshot() -> Snapshot:
         ),
         structs.replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
-    lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5)
+    lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5, 1)
     changes = Changes(
         operation=Operation.INGEST, adds=tuple(entries), metadata=METADATA, leases=(lease,)
     )

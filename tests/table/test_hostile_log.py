@@ -307,7 +307,7 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
     changes = Changes(
         operation=Operation.QUARANTINE,
         quarantines=(Quarantine(key, "<quarantines>", 1),),
-        leases=(Lease("c", "<leases>", (key,), 1, 1),),
+        leases=(Lease("c", "<leases>", (key,), 1, 1, 1),),
     )
     text = Version(4, "<commit_id>", 1, changes, whole.table_id).to_bytes().partition(b"\n")[0]
     for half, is_damage in ((rb"\ud83d", True), (rb"\ud83d\ude00", False)):

@@ -37,7 +37,14 @@ from tests.table.test_commit_log import METADATA, entry
 HUGE = (10**25, 10**30, 2**63, -1)
 DELETES = f"data/{'0' * 20}-a.deletes"
 SKIPS = f"data/{'0' * 20}-a.skips"
-LEASE = {"compaction_id": "c", "owner": "o", "inputs": [], "output_level": 1, "expires_unix_ms": 5}
+LEASE = {
+    "compaction_id": "c",
+    "owner": "o",
+    "inputs": [],
+    "output_level": 1,
+    "expires_unix_ms": 5,
+    "began_unix_ms": 1,
+}
 COST = {"raw_bytes": 1, "task_seconds": 1.0}
 WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
 
@@ -82,6 +89,7 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "oldest": ("oldest", lambda document, n: document.update(oldest=n)),
     "time": ("committed_unix_ms", lambda document, n: document.update(committed_unix_ms=n)),
     "lease level": ("output_level", _in("leases", LEASE, "output_level")),
+    "lease begin": ("began_unix_ms", _in("leases", LEASE, "began_unix_ms")),
     "lease end": ("expires_unix_ms", _in("leases", LEASE, "expires_unix_ms")),
     "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
     "cost": ("raw_bytes", _in("cost", COST, "raw_bytes")),

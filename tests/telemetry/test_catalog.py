@@ -106,8 +106,8 @@ def test_the_dashboard_shows_every_metric_of_watch() -> None:
     shown = {n for q in dashboard_queries() for n in re.findall(r"\bcompactor_[a-z0-9_]+", q)}
     seen = {metric.name for name in shown if (metric := metric_of(name))}
     of_batch = {m.name for m in METRICS[[m.name for m in METRICS].index("compactor_run_success") :]}
-    # Two that are for other queries than curves: the version of the table, and rows beside bytes.
-    rest = {"compactor_level_rows", "compactor_task_seconds_total", "compactor_table_version"}
+    # These are for other queries than curves.
+    rest = {"compactor_level_rows", "compactor_task_seconds_total"}
     assert set(BY_NAME) - seen - of_batch == rest
     assert "compactor_run_success" in seen
 

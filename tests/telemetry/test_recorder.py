@@ -12,6 +12,7 @@ from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
+from compactor.compaction.listener import Listeners
 from compactor.compaction.worker import compact
 from compactor.errors import CommitConflictError, StoreUnreachableError
 from compactor.planner.debt import debt_of
@@ -23,6 +24,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.observed_log import CommitEnd, CommitReport, ObservedCommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from compactor.telemetry.events import Event, Events
 from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LEVEL_BYTES
 from compactor.telemetry.metrics.recorder import Recorder
@@ -223,3 +225,32 @@ def test_requests_that_the_sdk_sends_again_are_counted(s3_server, s3_bucket: str
     assert (counts["gets"], counts["retries"]) == (1, 1)
     assert len(s3_server.requests("GET", "t/x")) == 2
     assert recorder.metered(store).counts()["retries"] == 0
+
+
+def test_a_table_is_awaited_until_it_is_there_and_then_has_a_backlog(
+    tmp_path: Path, recorder: Recorder, value: Value
+) -> None:
+    store = MemoryStore()
+    driver = Driver(CommitLog(store), DriverSettings(policy=POLICY, compaction=SETTINGS))
+    events: list[Event] = []
+    both = Listeners([recorder, Events([events.append])])
+    for _ in range(3):
+        driver.log.refresh()
+        both.looked(driver)
+    assert value("table_awaited", table=store.url) == 1
+    ingest_tables(store, [log_rows(300, seed) for seed in range(5)], tmp_path)
+    for _ in range(3):
+        driver.log.refresh()
+        both.looked(driver)
+    assert [event.name for event in events] == ["waiting", "found"]
+    assert value("table_awaited", table=store.url) == 0
+    version = driver.log.latest.version
+    assert value("compacted_through_version", table=store.url) == 0
+    assert value("waiting_compactions", table=store.url) == 1
+    size = sum(entry.size_bytes for entry in driver.log.latest.fragments.values())
+    assert value("due_bytes", table=store.url) == size
+    compact(driver, InProcessEngine(lambda c: run_compaction(c, store)), listener=recorder)
+    recorder.looked(driver)
+    assert value("compacted_through_version", table=store.url) == driver.log.latest.version
+    assert driver.log.latest.version > version
+    assert value("due_bytes", table=store.url) == 0

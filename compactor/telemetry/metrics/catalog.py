@@ -164,6 +164,17 @@ BACK_PRESSURE = _gauge(
 LEVEL_FRAGMENTS = _gauge("compactor_level_fragments", "Live fragments.", "level")
 LEVEL_BYTES = _gauge("compactor_level_bytes", "Bytes of live fragments.", "level")
 LEVEL_ROWS = _gauge("compactor_level_rows", "Rows of live fragments.", "level")
+COMPACTED_THROUGH = _gauge(
+    "compactor_compacted_through_version",
+    "Version up to which all that came in is compacted; the latest one if nothing is due.",
+)
+DUE_BYTES = _gauge(
+    "compactor_due_bytes", "Bytes of fragments to be compacted or moved now, or being so."
+)
+WAITING_COMPACTIONS = _gauge(
+    "compactor_waiting_compactions", "Compactions that are due and that no worker has begun."
+)
+AWAITED = _gauge("compactor_table_awaited", "1 while there is no table at the address, else 0.")
 QUARANTINED = _gauge("compactor_quarantined_fragments", "Quarantined live fragments.")
 LEASES = _gauge("compactor_leases", "Leased compactions of all workers.")
 INGESTED_BYTES = _gauge("compactor_ingested_bytes", "Bytes ever ingested into the table.")

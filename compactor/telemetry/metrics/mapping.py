@@ -16,6 +16,7 @@ from compactor.telemetry.metrics import catalog as c
 from compactor.telemetry.metrics.catalog import Change, Metric
 
 if TYPE_CHECKING:
+    from compactor.compaction.backlog import Backlog
     from compactor.compaction.compaction import AttemptReport
     from compactor.compaction.driver import FinishedCompaction
     from compactor.entities.entity_report import EntityMergeReport
@@ -132,6 +133,18 @@ def of_commit(table: str, commit: CommitReport) -> list[Change]:
     if commit.end in _ENDS:
         changes.append(Change(c.COMMIT_FAILURES, 1, (table, str(commit.end))))
     return changes
+
+
+def of_awaited(table: str, *, is_awaited: bool) -> list[Change]:
+    return [Change(c.AWAITED, int(is_awaited), (table,))]
+
+
+def of_backlog(table: str, backlog: Backlog) -> list[Change]:
+    return [
+        Change(c.COMPACTED_THROUGH, backlog.compacted_through, (table,)),
+        Change(c.DUE_BYTES, backlog.due_bytes, (table,)),
+        Change(c.WAITING_COMPACTIONS, backlog.waiting_compactions, (table,)),
+    ]
 
 
 def of_snapshot(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compactor.common.clock import Clock, SystemClock
+from compactor.compaction.backlog import backlog_of
 from compactor.compaction.listener import Silent
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
@@ -89,7 +90,9 @@ class Recorder(Silent):
         if snapshot.version == known.version:
             return
         known.version = snapshot.version
+        self.apply(mapping.of_awaited(driver.url, is_awaited=not snapshot.version))
         if snapshot.version:  # version 0: no table
+            self.apply(mapping.of_backlog(driver.url, backlog_of(driver, snapshot)))
             debt = debt_of(snapshot, driver.policy)
             changes = mapping.of_snapshot(driver.url, snapshot, debt, known.levels)
             self.apply(changes)

@@ -1,0 +1,147 @@
+"""Tells how far the compactions of a table are: up to where all is done, what is due, what runs, what waits.
+
+Only the log is asked. Nothing in it says how far a running compaction has come, so that is estimated by its
+age and the speed of the table's compactions so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from compactor.compaction.driver import Driver
+from compactor.compaction.owner import is_gone, shown_owner
+from compactor.planner.estimate import DEFAULT_RAW_BYTES_PER_SECOND, estimate
+from compactor.planner.plan import plan_compactions
+from compactor.planner.spec import CompactionPlan
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCompaction:
+    """A compaction that a worker has leased."""
+
+    compaction_id: str
+    owner: str
+    """`host:pid` of the worker."""
+    has_ended: bool
+    """Whether this worker has ended, as far as this machine can tell: the next one takes over."""
+    fragments: int
+    output_level: int
+    bytes: int
+    """Stored bytes of its inputs."""
+    seconds: float
+    """Since it was decided."""
+    done_bytes: int
+    """Estimated."""
+    seconds_left: float
+    """Estimated; 0 for one that takes longer than estimated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How far the compactions of a table are at one version."""
+
+    version: int
+    compacted_through: int
+    """The last version up to which no rows that came in are in a fragment that is due to be compacted."""
+    due_fragments: int
+    """Fragments to be merged or moved now, those of running compactions included."""
+    due_bytes: int
+    waiting_compactions: int
+    """Compactions that are due and that no worker has begun."""
+    running: tuple[RunningCompaction, ...]
+    held_up: tuple[str, ...]
+    """Why compactions wait: one line for each that waits for another, for a fragment in quarantine, or for
+    more memory."""
+    seconds_left: float
+    """Estimated, by as many compactions at a time as run now, one at least, and without what comes in."""
+
+    @property
+    def is_caught_up(self) -> bool:
+        return self.compacted_through == self.version
+
+    def reaches(self, version: int) -> bool:
+        """Returns whether the table has this version, and all that came in up to it is compacted."""
+        return self.version >= version and self.compacted_through >= version
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def backlog_of(driver: Driver, snapshot: Snapshot) -> Backlog:
+    """Returns the backlog by the policy and the settings of a driver. Makes no request but for the time."""
+    return backlog(
+        snapshot,
+        driver.policy,
+        driver.compaction_settings,
+        driver.plan(snapshot),
+        driver.log.lease_unix_ms(),
+    )
+
+
+def backlog(
+    snapshot: Snapshot,
+    policy: Policy,
+    settings: CompactionSettings,
+    plan: CompactionPlan,
+    now_unix_ms: int,
+) -> Backlog:
+    """plan: what a worker would do on this snapshot now. now_unix_ms: the time by which leases expire."""
+    free = replace(snapshot, quarantine={}).without_leases(snapshot.leases)
+    everything = plan_compactions(free, policy, settings, now_unix_ms)
+    due = _due(snapshot, everything)
+    speed = snapshot.totals.raw_bytes_per_task_second or DEFAULT_RAW_BYTES_PER_SECOND
+    running = tuple(_running(lease, due, speed, now_unix_ms) for lease in snapshot.leases.values())
+    leased = {key for lease in snapshot.leases.values() for key in lease.inputs}
+    waiting = [spec for spec in everything.specs if not any(e.key in leased for e in spec.inputs)]
+    seconds = sum(
+        estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds for spec in waiting
+    )
+    left = sum(each.seconds_left for each in running)
+    return Backlog(
+        version=snapshot.version,
+        compacted_through=min(
+            (entry.sequence[0] - 1 for entry in due.values()), default=snapshot.version
+        ),
+        due_fragments=len(due),
+        due_bytes=sum(entry.size_bytes for entry in due.values()),
+        waiting_compactions=len(waiting),
+        running=running,
+        held_up=tuple(map(str, (*plan.blocked, *plan.refused))),
+        seconds_left=(seconds + left) / max(1, len(running)),
+    )
+
+
+def _due(snapshot: Snapshot, plan: CompactionPlan) -> Mapping[str, FragmentEntry]:
+    """plan: what would be done if no compaction ran and nothing were in quarantine."""
+    keys = {entry.key for spec in plan.specs for entry in spec.inputs}
+    keys |= {entry.key for move in plan.trivial_moves for entry in move.entries}
+    keys |= {key for lease in snapshot.leases.values() for key in lease.inputs}
+    keys |= plan.held | set(snapshot.quarantine)
+    return {key: entry for key, entry in snapshot.fragments.items() if key in keys}
+
+
+def _running(
+    lease: Lease, due: Mapping[str, FragmentEntry], speed: float, now_unix_ms: int
+) -> RunningCompaction:
+    inputs: Sequence[FragmentEntry] = [due[key] for key in lease.inputs if key in due]
+    size_bytes = sum(entry.size_bytes for entry in inputs)
+    whole = sum(entry.raw_bytes for entry in inputs) / speed
+    seconds = max(0, now_unix_ms - lease.began_unix_ms) / 1000
+    share = min(1.0, seconds / whole) if whole else 1.0
+    return RunningCompaction(
+        compaction_id=lease.compaction_id,
+        owner=shown_owner(lease.owner),
+        has_ended=is_gone(lease.owner),
+        fragments=len(lease.inputs),
+        output_level=lease.output_level,
+        bytes=size_bytes,
+        seconds=seconds,
+        done_bytes=round(size_bytes * share),
+        seconds_left=max(0.0, whole - seconds),
+    )
