@@ -6,7 +6,12 @@ from compactor.errors import UsageError
 from compactor.report.chart import Chart
 from compactor.report.data import Report
 from compactor.report.fragment_charts import fragments_chart, sizes_chart
-from compactor.report.history_charts import reads_chart, storage_chart, writes_chart
+from compactor.report.history_charts import (
+    ingested_charts,
+    reads_chart,
+    storage_chart,
+    writes_chart,
+)
 from compactor.report.run_charts import memory_chart, stages_chart
 
 
@@ -34,6 +39,7 @@ def charts(report: Report) -> list[Chart]:
     drawn: list[Chart | None] = [
         fragments_chart(report.key_space, report.headline.windows),
         sizes_chart(report.key_space),
+        *ingested_charts(report.history.points),
         reads_chart(report.history.points),
         writes_chart(report.history.points),
         storage_chart(report.history.points),

@@ -141,6 +141,9 @@ class HistoryPoint:
     """Average number of fragments that contain the key of a random row."""
     write_amplification: float
     """Write amplification up to this version."""
+    ingested_rows: int
+    """Rows ingested over the table's life up to this version."""
+    ingested_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,21 @@ class CompactionRow:
     figures: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterRow:
+    """What the processes of one host have committed."""
+
+    host: str
+    """Empty if the commits do not say."""
+    processes: int
+    commits: dict[str, int]
+    """Number of commits by operation, the most frequent first."""
+    rows: int
+    """Rows ingested."""
+    last_unix_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableHistory:
     """The history of a range of versions."""
 
@@ -163,6 +180,8 @@ class TableHistory:
     """Newest first."""
     compactions_without_figures: int
     """Compaction commits without a record."""
+    committers: tuple[CommitterRow, ...]
+    """Hosts of the versions read, the last to commit first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,12 +306,23 @@ class Pending:
         return sum(len(row.waiting) for row in self.held)
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a table is, in a sentence, and what to do."""
+
+    text: str
+    command: str | None = None
+    """The next command; None if there is nothing to do."""
+    is_bad: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything that a report states of a table."""
 
     table: str
     """Address of the table."""
+    verdict: Verdict
     headline: Headline
     key_space: KeySpace
     history: TableHistory

@@ -34,6 +34,7 @@ from compactor.report.data import (
 from compactor.report.held import HeldStep, held_up
 from compactor.report.history import (
     before_last_compactions,
+    committers_of,
     compactions_without_figures,
     points_of,
     records_of,
@@ -41,6 +42,7 @@ from compactor.report.history import (
 from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.templates import templates_of
 from compactor.report.text import window_text
+from compactor.report.verdict import verdict
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -102,14 +104,16 @@ class _Gathering:
         axis = self._axis(before)
         now = panel(self._snapshot, axis)
         past = None if before is None else panel(before, axis)
+        headline, pending = self._headline(now, axis), self._pending()
         return Report(
             table=self._log.store.url,
-            headline=self._headline(now, axis),
+            verdict=verdict(self._log.store.url, headline, pending),
+            headline=headline,
             key_space=KeySpace(_shown_sort(self._snapshot), len(axis), axis.ticks(), past, now),
             history=self._history(start, versions),
             columns=columns,
             templates=templates,
-            pending=self._pending(),
+            pending=pending,
             entity_merge=State.report_in(self._snapshot.metadata),
             notes=tuple(self._notes),
         )
@@ -196,11 +200,12 @@ class _Gathering:
 
     def _history(self, start: Snapshot, versions: Sequence[Version]) -> TableHistory:
         return TableHistory(
-            start.version or 1,
-            self._snapshot.version,
-            points_of(start, versions, self._snapshot.table),
-            records_of(versions),
-            compactions_without_figures(versions),
+            first_version=start.version or 1,
+            last_version=self._snapshot.version,
+            points=points_of(start, versions, self._snapshot.table),
+            runs=records_of(versions),
+            compactions_without_figures=compactions_without_figures(versions),
+            committers=committers_of(versions),
         )
 
     def _pending(self) -> Pending:

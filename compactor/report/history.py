@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from compactor.report.data import CompactionRow, HistoryPoint
+from compactor.report.data import CommitterRow, CompactionRow, HistoryPoint
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -43,6 +43,29 @@ def records_of(versions: Sequence[Version]) -> tuple[CompactionRow, ...]:
 
 def compactions_without_figures(versions: Sequence[Version]) -> int:
     return sum(v.changes.operation is Operation.COMPACT and not v.changes.records for v in versions)
+
+
+def committers_of(versions: Sequence[Version]) -> tuple[CommitterRow, ...]:
+    """Returns who committed these versions, by host, the last one first."""
+    by_host: dict[str, list[Version]] = {}
+    for version in versions:
+        by_host.setdefault(version.committer.rpartition(":")[0], []).append(version)
+    rows = [
+        CommitterRow(
+            host=host,
+            processes=len({version.committer for version in found}),
+            commits=dict(Counter(str(v.changes.operation) for v in found).most_common()),
+            rows=sum(
+                entry.rows
+                for version in found
+                if version.changes.operation in _WRITING
+                for entry in version.changes.adds
+            ),
+            last_unix_ms=found[-1].committed_unix_ms,
+        )
+        for host, found in by_host.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.last_unix_ms))
 
 
 def points_of(
@@ -129,4 +152,6 @@ class _State:
             worst_point_runs=cost.worst_point_runs,
             mean_point_runs=round(cost.mean_point_runs, 3),
             write_amplification=round(self._totals.write_amplification, 4),
+            ingested_rows=self._totals.ingested_rows,
+            ingested_bytes=self._totals.ingested_bytes,
         )

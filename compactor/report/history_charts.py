@@ -12,6 +12,8 @@ from compactor.report.chart import LEVEL_COLORS, Chart, lay_out
 from compactor.report.data import HistoryPoint
 from compactor.report.text import when_text
 
+_DASHES: Final = ("solid", "dash", "dot")
+"""By line, so that equal ones can be told apart."""
 _PLACES: Final = 400
 """Positions on the time axis that the eye can resolve."""
 
@@ -29,6 +31,25 @@ def reads_chart(points: Sequence[HistoryPoint]) -> Chart | None:
             ("one key, mean", LEVEL_COLORS[3], lambda p: p.mean_point_runs, ",.2f"),
         ],
     )
+
+
+def ingested_charts(points: Sequence[HistoryPoint]) -> tuple[Chart | None, Chart | None]:
+    """Returns the charts of rows and of bytes."""
+    rows = _over_time(
+        "ingested-rows",
+        "Rows ingested",
+        "Rows ingested over the table's life up to then. Where the line is steeper, more came in.",
+        points,
+        [("rows", LEVEL_COLORS[3], lambda p: p.ingested_rows, ",d")],
+    )
+    size = _over_time(
+        "ingested-bytes",
+        "Bytes ingested",
+        "Bytes of the fragments that ingests wrote, up to then.",
+        points,
+        [("bytes", LEVEL_COLORS[4], lambda p: p.ingested_bytes, ".3s")],
+    )
+    return rows, size
 
 
 def writes_chart(points: Sequence[HistoryPoint]) -> Chart | None:
@@ -71,7 +92,12 @@ def _over_time(
                 y=np.array([value(p) for p in points], float),
                 name=label,
                 mode="lines+markers" if len(points) <= 60 else "lines",
-                line={"shape": "hv", "width": 2 if place else _first_width(lines), "color": color},
+                line={
+                    "shape": "hv",
+                    "width": 2 if place else _first_width(lines),
+                    "color": color,
+                    "dash": _DASHES[place],
+                },
                 marker={"size": 5},
                 customdata=[
                     [f"{p.version:,}", p.operation, when_text(p.committed_unix_ms)] for p in points

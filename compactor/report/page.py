@@ -7,6 +7,7 @@ content security policy allows only our scripts, by hash, and no fetches.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from importlib.resources import files
@@ -54,7 +55,7 @@ def page(report: Report) -> str:
         policy=_policy(plotly, script),
         css=Markup(_resource("page.css")),
         figures=Markup(_figures_text(drawn)),
-        plotly=Markup(plotly),
+        plotly=Markup(_packed(plotly)),
         script=Markup(script),
     )
 
@@ -72,6 +73,16 @@ def _policy(*scripts: str) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+def _packed(script: str) -> str:
+    """Returns a script in 40% of its characters: gzip, in base 85 without `<`. The page unpacks it.
+
+    Zeros before the 85ths fill the last word, and the first character says how many.
+    """
+    data = gzip.compress(script.encode(), 9, mtime=0)
+    filled = -len(data) % 4
+    return f"{filled}{base64.b85encode(bytes(filled) + data).decode().replace('<', ',')}"
 
 
 def _sha256(script: str) -> str:

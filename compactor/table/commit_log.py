@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.common.counts import counted
+from compactor.common.process import process_name
 from compactor.common.second_tries import patiently
 from compactor.common.setting_keys import GRACE_SECONDS
 from compactor.errors import (
@@ -252,7 +253,7 @@ class CommitLog:
             self._store.url,
         )
         table_id = snapshot.table_id if snapshot.version else commit_id
-        version = Version(snapshot.version + 1, commit_id, now, changes, table_id)
+        version = Version(snapshot.version + 1, commit_id, now, changes, table_id, process_name())
         after = snapshot.apply(version)
         try:
             if not self._publish(version):

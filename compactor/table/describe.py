@@ -35,6 +35,7 @@ HISTORY: Final = pa.schema(
         ("fragments_removed", pa.int64()),
         ("rows_added", pa.int64()),
         ("bytes_added", pa.int64()),
+        ("committer", pa.string()),
     ]
 )
 TAGS: Final = pa.schema(
@@ -82,6 +83,7 @@ def history_table(versions: Sequence[Version]) -> pa.Table:
         [len(change.removes) for change in changes],
         [sum(entry.rows for entry in change.adds) for change in changes],
         [sum(entry.size_bytes for entry in change.adds) for change in changes],
+        [version.committer for version in newest_first],
     ]
     return pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, HISTORY, strict=True)], schema=HISTORY

@@ -194,6 +194,8 @@ class Version:
     changes: Changes
     table_id: str = ""
     """The commit id of the table's first version, which distinguishes its log files from other tables'."""
+    committer: str = ""
+    """The process that committed it, as `host:pid`; empty if it did not say. Nothing depends on it."""
 
     def to_bytes(self) -> bytes:
         document = {
@@ -202,6 +204,7 @@ class Version:
             "commit_id": self.commit_id,
             "committed_unix_ms": self.committed_unix_ms,
             "table_id": self.table_id,
+            "committer": self.committer,
             **self.changes.to_json(),
         }
         text = to_json_text(document).encode()
@@ -227,6 +230,7 @@ class Version:
                 unix_ms("committed_unix_ms", document["committed_unix_ms"]),
                 Changes.from_json(document),
                 msgspec.convert(document["table_id"], str),
+                msgspec.convert(document.get("committer", ""), str),
             )
         except (
             KeyError,

@@ -15,6 +15,11 @@ from selenium.webdriver.chrome.service import Service
 
 NAMES: Final = (("chromium", "chromedriver"), ("google-chrome", "chromedriver"))
 _NO_NETWORK: Final = "--host-resolver-rules=MAP * ~NOTFOUND"
+_DRAWN: Final = """
+    const look = () =>
+      document.documentElement.dataset.drawn ? arguments[0]() : requestAnimationFrame(look);
+    look();
+"""
 _TOLD: Final = """
     window.told = new Promise((done) => {
       const query = matchMedia(arguments[0]);
@@ -50,6 +55,7 @@ class Browser:
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page.resolve().as_uri())
+        self.driver.execute_async_script(_DRAWN)
         return self
 
     def prefer(self, scheme: str) -> None:

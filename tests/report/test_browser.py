@@ -68,7 +68,8 @@ def test_every_chart_has_a_mark_for_every_figure(
     drawn = "[...document.querySelectorAll('[data-chart=sizes] .barlayer .point path')]"
     assert chromium(f"{drawn}.filter((bar) => bar.getBBox().height > 1).length") == len(sizes)
     assert chromium.marks("reads", ".scatterlayer .point") == 3 * len(points)
-    assert chromium.marks("writes", ".scatterlayer .point") == len(points)
+    for chart in ("writes", "storage", "ingested-rows", "ingested-bytes"):
+        assert chromium.marks(chart, ".scatterlayer .point") == len(points)
     stages = [s for run in runs for s in run.figures["stage_seconds"]]
     assert chromium.marks("stages", ".barlayer .point path") >= len(stages) > 0
     assert chromium.marks("memory", ".barlayer .point path") == len(runs) == 1
@@ -202,7 +203,7 @@ def test_labels_of_axes_over_time_keep_apart(
     path = saved(within_milliseconds().report(), tmp_path)
     chromium.open(path, width=width)
     chromium.driver.execute_script(f"document.querySelector('[data-axis={axis}]').click()")
-    for chart in ("reads", "writes", "storage"):
+    for chart in ("reads", "writes", "storage", "ingested-rows"):
         assert_labels_keep_apart(chromium, chart)
     assert_quiet(chromium, path)
 
@@ -357,7 +358,7 @@ def test_a_burst_of_commits_is_told_apart_by_version(chromium: Browser, tmp_path
         assert max(step[1:]) < 1 < 400 < step[0]
     assert chromium(
         "[...document.querySelectorAll('[data-axis=clock]')].map((b) => b.ariaPressed)"
-    ) == (["true"] * 3)
+    ) == (["true"] * 5)
     press("version")
     assert min(gaps()["storage"]) > 10
     labels = chromium(

@@ -16,11 +16,13 @@ from compactor.compaction.engine import InProcessEngine
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
+from compactor.report.data import Verdict
+from compactor.table import commit_log
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
 from compactor.table.tags import Moment
 from compactor.table.vacuum import VacuumSettings, vacuum
-from compactor.table.version import Operation
+from compactor.table.version import Changes, Lease, Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
@@ -226,7 +228,10 @@ def test_quarantine_and_what_is_due_are_said(tmp_path: Path) -> None:
 
     engine = InProcessEngine(run)
     compact_table(store, engine=engine, policy=EAGER, max_attempts=1)
-    (item,) = report_of(store).pending.quarantine
+    report = report_of(store)
+    assert report.verdict.is_bad
+    assert report.verdict.text.startswith("1 fragment is in quarantine")
+    (item,) = report.pending.quarantine
     assert (item.key, item.reason, item.rows) == (first, "it lies", 100)
     assert sum(bar.is_quarantined for bar in report_of(store).key_space.now.bars) == 1
 
@@ -235,11 +240,52 @@ def test_the_json_is_json_and_complete(tmp_path: Path) -> None:
     report = report_of(compacted(tmp_path))
     document = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert set(document) == {
-        "table", "headline", "key_space", "history", "columns", "templates", "pending", "entity_merge",
-            "notes",
+        "table", "verdict", "headline", "key_space", "history", "columns", "templates", "pending",
+            "entity_merge", "notes",
     }  # fmt: skip
     assert document["headline"]["rows"] == 900
     assert len(document["key_space"]["now"]["bars"]) == report.headline.fragments
+
+
+def test_who_committed_what_is_told_by_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MadeUp()
+    for name in ("pod-a:1", "pod-a:2", "pod-b:1", "pod-a:1"):
+        monkeypatch.setattr(commit_log, "process_name", lambda name=name: name)
+        made.ingest((1, 2))
+    first = made.log.latest.by_age()[0].key
+    made.commit(Operation.DROP, removes=[first])
+    one, other = made.report().history.committers
+    assert (one.host, one.processes, one.rows) == ("pod-a", 2, 30)
+    assert one.commits == {"ingest": 3, "drop": 1}
+    assert one.last_unix_ms == made.log.latest.committed_unix_ms
+    assert (other.host, other.processes, other.rows) == ("pod-b", 1, 10)
+    assert other.commits == {"ingest": 1}
+
+
+def test_the_verdict_is_what_matters_most() -> None:
+    made = MadeUp()
+    made.ingest((0, 5))
+    assert made.report().verdict == Verdict("All is compacted: nothing is due.")
+    for _ in range(9):
+        made.ingest((0, 5))
+    due = made.report().verdict
+    assert due.text == "10 fragments are due (100.0 kB), and no worker compacts the table."
+    assert due.command == "compactor compact memory://table"
+    assert not due.is_bad
+    keys = tuple(made.log.latest.fragments)
+    lease = Lease("c", "host:1:x:y", keys, 0, made.clock.now_unix_ms() + 60_000, 1)
+    made.log.commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
+    runs = made.report().verdict
+    assert (runs.text, runs.command) == (
+        "Compactions keep up: 10 fragments are being compacted.",
+        None,
+    )
+    for _ in range(30):
+        made.ingest((0, 5))
+    lags = made.report().verdict
+    assert lags.is_bad
+    assert lags.text.startswith("Compactions lag behind: the debt is ")
+    assert lags.text.endswith("so writers should wait. 1 compaction runs.")
 
 
 def test_a_report_changes_nothing(tmp_path: Path) -> None:

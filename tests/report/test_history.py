@@ -41,6 +41,8 @@ def test_every_point_is_what_a_fresh_look_at_its_version_says() -> None:
         assert point.write_amplification == pytest.approx(
             snapshot.totals.write_amplification, abs=1e-4
         )
+        assert point.ingested_rows == snapshot.totals.ingested_rows > 0
+        assert point.ingested_bytes == snapshot.totals.ingested_bytes > 0
         assert point.committed_unix_ms == snapshot.committed_unix_ms
 
 
