@@ -283,7 +283,7 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/spark/shuffle/exchange.py": "makes tables of several chunks, joined by `one_batch`",
     "compactor/spark/source/types.py": "numbers",
     "compactor/table/": "the log's own columns, and times",
-    "compactor/write/delete": "bits of rows",
+    "compactor/write/search.py": "bits of rows",
 }
 """What Arrow's kernels may move: `tests/format/test_kernels.py` shows that they are right for flat values.
 All else goes through `moves` and `batches` of `lsm_fragment.arrays` (decision 66)."""

@@ -48,7 +48,7 @@ MODULES = (
     "read.row_groups_ahead",
     "read.verify",
     "read.fragment_check",
-    "write.delete",
+    "write.search",
 )
 """Where the bound of what is read ahead is asked."""
 ROWS = pa.table({"k": range(4_000), "v": [f"value {n % 37}" for n in range(4_000)]})

@@ -38,9 +38,9 @@ from compactor.table.object_names import deletions_key, fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumSettings, vacuum
 from compactor.table.version import Changes, Operation
-from compactor.write.delete import _changes, _StaleError
 from compactor.write.lost_fragments import drop_fragment
 from compactor.write.restore import restore_version
+from compactor.write.search import StaleSearchError, with_deletions
 from compactor.write.tags import end_tag, set_tag
 from compactor.write.undo import undo_compaction
 from lsm_fragment.container.footer import ColumnBytes
@@ -351,14 +351,19 @@ def delete(world: World, log: CommitLog) -> None:
     entries = write_deletions(log.store, name, found)
     known = {(entry.key, entry.deletion) for entry in snapshot.fragments.all()}
     try:
-        log.commit(partial(_changes, search=Search(known), entries=entries))  # type: ignore[arg-type]
+        log.commit(partial(deleting, Search(known), entries))
     except UnknownOutcomeError:
         raise
-    except (CompactorError, _StaleError) as error:
+    except (CompactorError, StaleSearchError) as error:
         world.note(f"delete: {error!r}")
         assert name not in world.auditor.deletions_committed, "a delete that failed is committed"
     else:
         assert name in world.auditor.deletions_committed, "a delete that is done is not committed"
+
+
+def deleting(search: Search, entries: list[FragmentEntry], latest: Snapshot) -> Changes:
+    changes = Changes(operation=Operation.DELETE)
+    return with_deletions(latest, search, entries, changes)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
