@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
 from typing import Annotated, Any, Final, Self
@@ -40,8 +41,15 @@ from compactor.table.conditions import condition_on
 from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
-from compactor.write.ingest import IngestOptions, IngestReport, ingest_batches, ingest_file
+from compactor.write.ingest import (
+    Adding,
+    IngestOptions,
+    IngestReport,
+    ingest_batches,
+    ingest_file,
+)
 from compactor.write.lost_fragments import DropReport, drop_fragment, quarantine, release
+from compactor.write.overwrite import Overwrite
 from compactor.write.restore import RestoreReport, restore_version
 from compactor.write.tags import end_tag, set_tag
 from compactor.write.undo import UndoReport, undo_compaction
@@ -97,8 +105,37 @@ class Table(TableView):
         """
         return self._ingest(rows, None, options)
 
+    @checked
+    def overwrite(
+        self,
+        rows: Any,
+        where: str | None = None,
+        options: IngestOptions | None = None,
+        *,
+        threads: Threads | None = None,
+    ) -> IngestReport:
+        """Puts rows in the place of those that satisfy the SQL condition, in one commit, and moves to it.
+
+        Readers see the rows before or after it, never both or neither. Columns and settings of the table
+        stay. Rows that others commit meanwhile are replaced too, if they satisfy the condition; storage is
+        freed as after `delete`. `replaced_rows` of the report counts the rows that went.
+
+        rows, options: as for `append`.
+        where: rows to replace, None for all. All new rows have to satisfy it.
+        threads: number that search; None means one per core of this process.
+        Raises `InputError` with the first new row that does not satisfy the condition, and what `append` and
+        `delete` raise; then nothing is changed.
+        """
+        adding = Overwrite(where, threads=threads)
+        report = self._ingest(rows, None, options, adding)
+        return replace(report, replaced_rows=adding.replaced_rows)
+
     def _ingest(
-        self, rows: Any, sort_by: str | None, options: IngestOptions | None
+        self,
+        rows: Any,
+        sort_by: str | None,
+        options: IngestOptions | None,
+        adding: Adding | None = None,
     ) -> IngestReport:
         latest = self._log.refresh()
         options = options or IngestOptions()
@@ -109,7 +146,7 @@ class Table(TableView):
         if isinstance(rows, (Scan, OpenFragment)):
             rows = rows.to_reader()  # the C interface would lose exceptions
         if isinstance(rows, (str, PathLike)):
-            report = ingest_file(self._store, self._log, fspath(rows), sort, options)
+            report = ingest_file(self._store, self._log, fspath(rows), sort, options, adding=adding)
         elif options.promotes:
             raise UsageError(
                 "options.promotes: works for files only, because it reads the rows twice"
@@ -124,7 +161,14 @@ class Table(TableView):
                         "sort_by: name the columns that sort the new table, such as 'service,time:desc'"
                     )
                 report = ingest_batches(
-                    self._store, self._log, latest, batches, sort, options, pool=pool
+                    self._store,
+                    self._log,
+                    latest,
+                    batches,
+                    sort,
+                    options,
+                    adding=adding,
+                    pool=pool,
                 )
         self._snapshot = self._log.latest
         return report

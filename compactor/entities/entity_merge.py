@@ -51,7 +51,7 @@ from compactor.entities.stable import COLUMNS, Histories, Lineage, stable_ids
 from compactor.entities.target import OPTIONS, SORT, Target
 from compactor.errors import CompactorError, UsageError
 from compactor.read.scan import scan
-from compactor.write.ingest import ingest_batches
+from compactor.write.ingest import Adding, ingest_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ class EntityMerge:
             SORT,
             OPTIONS,
             ids=self._ids,
-            amend=target.amending(after, memo),
+            adding=Adding(amend=target.amending(after, memo)),
         ).version
         target.forget()
         return report

@@ -19,7 +19,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.history import History
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, Operation, Version
+from compactor.table.version import Operation, Version
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.errors import FormatError
 
@@ -121,24 +121,30 @@ def _changed(
     report: AgainstReport, version: Version, removed: Sequence[FragmentEntry]
 ) -> str | None:
     """Counts a version that says how it changed rows. Returns its fault, if it did something else."""
-    changes = version.changes
-    match changes.operation:
+    changes, operation = version.changes, version.changes.operation
+    match operation:
         case Operation.INGEST if not removed:
             report.appended += _live(changes.adds)
-        case Operation.DELETE:
-            report.deleted += _live(removed) - _live(changes.adds)
-            if not _only_deletes(removed, changes):
+        case Operation.DELETE | Operation.UPDATE | Operation.OVERWRITE:
+            before = {entry.key for entry in removed}
+            again = [entry for entry in changes.adds if entry.key in before]
+            new = [entry for entry in changes.adds if entry.key not in before]
+            report.appended += _live(new)
+            report.deleted += _live(removed) - _live(again)
+            if not _only_deletes(removed, again) or (new and operation is Operation.DELETE):
                 return "changed fragments beyond their deleted rows"
+            if len(again) < len(removed) and operation is not Operation.OVERWRITE:
+                return "removed whole fragments"
         case _:
             report.others.append(f"version {version.number} ({changes.operation})")
     return None
 
 
-def _only_deletes(removed: Sequence[FragmentEntry], changes: Changes) -> bool:
-    after = {entry.key: entry for entry in changes.adds}
-    return len(after) == len(removed) and all(
-        entry.key in after
-        and (entry.rows, entry.row_hash) == (after[entry.key].rows, after[entry.key].row_hash)
-        and after[entry.key].deleted_rows > entry.deleted_rows
-        for entry in removed
+def _only_deletes(removed: Sequence[FragmentEntry], again: Sequence[FragmentEntry]) -> bool:
+    """Says whether fragments came back as they were, but for more deleted rows."""
+    before = {entry.key: entry for entry in removed}
+    return all(
+        (entry.rows, entry.row_hash) == (before[entry.key].rows, before[entry.key].row_hash)
+        and entry.deleted_rows > before[entry.key].deleted_rows
+        for entry in again
     )

@@ -18,7 +18,7 @@ from compactor.table.version import Operation, Version
 
 MAX_POINTS: Final = 400
 _COMPACTING: Final = (Operation.COMPACT, Operation.TRIVIAL_MOVE)
-_WRITING: Final = (Operation.INGEST,)
+_WRITING: Final = (Operation.INGEST, Operation.OVERWRITE, Operation.UPDATE)
 
 
 def before_last_compactions(start: Snapshot, versions: Sequence[Version]) -> int | None:

@@ -58,8 +58,8 @@ class Totals:
         removed_keys = set(changes.removes)
         added = sum(entry.size_bytes for entry in changes.adds if entry.key not in removed_keys)
         match changes.operation:
-            case Operation.INGEST:
-                rows = sum(entry.rows for entry in changes.adds)
+            case Operation.INGEST | Operation.OVERWRITE | Operation.UPDATE:
+                rows = sum(entry.rows for entry in changes.adds if entry.key not in removed_keys)
                 return replace(
                     self,
                     ingested_rows=self.ingested_rows + rows,

@@ -2,8 +2,9 @@
 
 ingest           reads a file, conforms it to the table, sorts it, writes level-0 fragments, commits
 file_schema     unites the schemas of file and table, and casts batches to the result
-delete           commits the rows that match a condition; search finds them, delete_merged if rows of a key are
-                 merged
+delete           commits the rows that match a condition
+overwrite        adds rows in the place of those that match; replacing deletes them in the commit that adds
+search           finds such rows; delete_merged does if rows of a key are merged
 alter            renames, drops, redacts and reorders columns in the metadata alone: names are bound to
                  stored names by compactor.table.metadata, values by read.fragment_columns and
                  merge.inputs.conversion

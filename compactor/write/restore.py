@@ -21,7 +21,15 @@ from compactor.write.whole_versions import check_whole
 from lsm_fragment.names import names_text
 
 _CHANGES_ROWS: Final = frozenset(
-    (Operation.INGEST, Operation.DELETE, Operation.ALTER, Operation.DROP, Operation.RESTORE)
+    (
+        Operation.INGEST,
+        Operation.DELETE,
+        Operation.OVERWRITE,
+        Operation.UPDATE,
+        Operation.ALTER,
+        Operation.DROP,
+        Operation.RESTORE,
+    )
 )
 """Operations of people and writers, whose work a restore must not take away unseen."""
 

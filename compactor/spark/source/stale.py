@@ -37,6 +37,8 @@ _SEEN_BY_NO_READER: Final = frozenset(
 _HAPPENED: Final = {
     Operation.INGEST: "rows were added or deleted",
     Operation.DELETE: "rows were added or deleted",
+    Operation.OVERWRITE: "rows were overwritten",
+    Operation.UPDATE: "rows were updated",
     Operation.DROP: "damaged or lost fragments were given up with their rows",
     Operation.EXPIRE: "rows past their retention were dropped",
     Operation.ALTER: "columns were renamed, dropped or redacted",

@@ -41,7 +41,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes
+from compactor.table.version import Changes, Operation
 from compactor.write.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.validity import check_whole
@@ -222,7 +222,11 @@ def commit_rows(
             raise _AlreadyTakenError
         if plan.overwrites:
             check_unchanged(log, plan.base, latest)
-            changes = replace(changes, removes=tuple(e.key for e in latest.fragments.all()))
+            changes = replace(
+                changes,
+                operation=Operation.OVERWRITE,
+                removes=tuple(e.key for e in latest.fragments.all()),
+            )
         if batch is not None:
             metadata = with_batch(changes.metadata or latest.table, batch, plan.url)
             changes = replace(changes, metadata=metadata)

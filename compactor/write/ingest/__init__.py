@@ -5,11 +5,14 @@ An `IngestPlan` (`plan`) fixes metadata and schema before any row is read; `frag
 
 files      the whole way for files, one after the other; ahead reads the next rows meanwhile;
            next_commit has what will be visible together
+adding     says how rows join the table: appended, by default
 columns    maps columns of a file to stored names; fitting checks stored values against wider types
+conformed  yields the rows of a file under stored names, in the table's types, checked
 incoming   rows with their contributions to the row hash; sorting orders and merges them
 options    options as values; settings defines how users write them
 """
 
+from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.commit import Amend, commit_fragments
 from compactor.write.ingest.files import (
     FilesIngest,
@@ -24,6 +27,7 @@ from compactor.write.ingest.plan import IngestPlan, plan_ingest
 
 __all__ = [
     "BUFFER_BYTES",
+    "Adding",
     "Amend",
     "ByteProgress",
     "FilesIngest",

@@ -51,7 +51,7 @@ def commit_fragments(
         changes = amend(latest, changes)
         table = changes.metadata or latest.table
         if latest.metadata is not None and latest.metadata.schema != table.schema:
-            gone = set(changes.removes)
+            gone = set(changes.removes).difference(entry.key for entry in changes.adds)
             stay = (entry for entry in latest.fragments.all() if entry.key not in gone)
             fitting.check_live(stay, latest.metadata, table)
         fitting.check_own(entries, plan.metadata, table)

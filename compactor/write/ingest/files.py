@@ -26,10 +26,10 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
+from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.agreed_types import Agreed, agreed_types, types_of, with_agreed
 from compactor.write.ingest.ahead import BatchesAhead
 from compactor.write.ingest.columns import fixed_shown, schema_to_read
-from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
 from compactor.write.ingest.fragments import (
     ByteProgress,
     FragmentsOfFiles,
@@ -69,11 +69,14 @@ class FilesIngest:
         *,
         ids: Ids = random_id,
         skips_empty: bool = False,
+        adding: Adding | None = None,
     ) -> None:
         """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file.
 
         skips_empty: adds nothing for text files without rows to tell their columns, instead of an error.
+        adding: how rows join the table; None appends them.
         """
+        self._adding = adding or Adding()
         self._skips_empty = skips_empty
         self._store = store
         self._log = log
@@ -110,8 +113,11 @@ class FilesIngest:
         table nor a sort schema, `UsageError` for a sort schema other than the table's.
         """
         commit: NextCommit | None = None
+        in_one_commit = in_one_commit or self._adding.is_whole
         for path, following in itertools.zip_longest(paths, paths[1:]):
-            commit = commit or NextCommit(self._store, self._log, is_whole=in_one_commit)
+            commit = commit or NextCommit(
+                self._store, self._log, self._adding, is_whole=in_one_commit
+            )
             try:
                 with on_file(path) as on_progress:
                     self._read(path, following, commit, on_progress)
@@ -173,7 +179,12 @@ class FilesIngest:
         )
         commit.check_fits(plan)
         fragments = FragmentsOfFiles(
-            self._store, plan, self._ids(), pool=self._pool, sequence=self._sequence
+            self._store,
+            plan,
+            self._ids(),
+            pool=self._pool,
+            sequence=self._sequence,
+            on_rows=partial(self._adding.take, plan),
         )
         together = Together(
             plan=plan,
@@ -259,9 +270,10 @@ def ingest_file(
     options: IngestOptions,
     *,
     ids: Ids = random_id,
+    adding: Adding | None = None,
 ) -> IngestReport:
     """Adds one file's rows to the table, as `FilesIngest.add` does."""
-    with FilesIngest(store, log, sort, options, ids=ids) as ingest:
+    with FilesIngest(store, log, sort, options, ids=ids, adding=adding) as ingest:
         (report,) = ingest.add([path])
         return report
 
@@ -320,15 +332,18 @@ def ingest_batches(
     *,
     ids: Ids = random_id,
     on_progress: ByteProgress = lambda _done, _total: None,
-    amend: Amend = unchanged,
+    adding: Adding | None = None,
     pool: ThreadPool = ALONE,
 ) -> IngestReport:
     """Like `FilesIngest.add`, for batches opened with the snapshot's schema."""
+    adding = adding or Adding()
+    adding.begin(log, snapshot)
     plan, sort_of_file = _plan_of(log, snapshot, file, sort, options)
-    fragments = FragmentsOfFiles(store, plan, ids(), pool=pool)
+    on_rows = partial(adding.take, plan)
+    fragments = FragmentsOfFiles(store, plan, ids(), pool=pool, on_rows=on_rows)
     fragments.add(file, on_progress)
     written = fragments.finish()
-    after = commit_fragments(log, snapshot, plan, written.entries, amend=amend)
+    after = adding.commit(log, snapshot, plan, written.entries)
     return report_of([plan.path], written, after.version, sort_of_file)
 
 

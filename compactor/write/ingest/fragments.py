@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.predicate.skipping.packed import pack
 from compactor.predicate.skipping.summary import build as build_summary
@@ -17,22 +15,14 @@ from compactor.rows.flags import RowRule, RowStatistics
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import FragmentEntry, SkipIndex
-from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.table.object_names import fragment_key, skip_index_key
 from compactor.table.windows import rows_by_window
-from compactor.write.file_schema import conform_batch
-from compactor.write.ingest.columns import with_counts
+from compactor.write.ingest.conformed import OnRows, conformed_rows, ignore_rows
 from compactor.write.ingest.incoming import IncomingRows, check_stored
 from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import SortedRows
-from lsm_fragment.arrays.canonical import canonical
-from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, heaviest_value_bytes
-from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.arrays.validity import ValueCheck
+from lsm_fragment.arrays.sizes import HeldBytes
 from lsm_fragment.container.writer import FragmentSequence, FragmentWriter
-from lsm_fragment.errors import SchemaError
-from lsm_fragment.keys.sort_schema import ordering
-from lsm_fragment.names import names_text
 from lsm_fragment.threads import ALONE, ThreadPool
 
 _MIN_ROW_BYTES: Final = 16
@@ -115,9 +105,11 @@ class FragmentsOfFiles:
         *,
         pool: ThreadPool = ALONE,
         sequence: FragmentSequence | None = None,
+        on_rows: OnRows = ignore_rows,
     ) -> None:
         """plan: of all files, but for its path. sequence: see `FragmentWriter`."""
-        self._names = plan.names
+        self._plan = plan
+        self._on_rows = on_rows
         self._store = store
         self._metadata = plan.metadata
         self._schema = plan.schema
@@ -169,7 +161,7 @@ class FragmentsOfFiles:
         self._file = file
         limit = self._options.rows_per_fragment
         own, rows = _Held(), 0
-        for batch in self._stored(file):
+        for batch in conformed_rows(file, self._plan, self._on_rows):
             incoming, start = IncomingRows.of(batch), 0
             while start < incoming.rows:
                 head = incoming.slice(start, limit - own.rows)
@@ -201,33 +193,6 @@ class FragmentsOfFiles:
         """Removes the fragments written."""
         for entry in self._all_entries:
             self._store.delete(entry.key)
-
-    def _stored(self, file: FileBatches) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a file under their stored names, checked."""
-        shown, check, rows = dict(self._metadata.names), ValueCheck(), 0
-        for raw in file:
-            batch = with_counts(self._names.of(raw), self._metadata.rows)
-            batch = conform_batch(batch, self._schema, file.path, shown)
-            if not file.is_checked:
-                batch = _checked(batch, check)
-            self._check_keys(batch, file.path, rows)
-            rows += batch.num_rows
-            yield batch
-
-    def _check_keys(self, batch: pa.RecordBatch, path: str, rows_before: int) -> None:
-        names = [column.column for column in ordering(self._metadata.sort)]
-        keys = [to_storage(batch.column(name)) for name in names]
-        if sum(map(heaviest_value_bytes, keys)) <= MAX_KEY_BYTES:
-            return
-        sizes = np.sum([np.diff(cumulative_bytes(key)) for key in keys], axis=0)
-        row = int(np.argmax(sizes)) if len(sizes) else 0
-        if len(sizes) and sizes[row] > MAX_KEY_BYTES:
-            shown = map(self._metadata.shown_name, names)
-            raise InputError(
-                f"{path}, row {rows_before + row + 1:,}: its sort columns ({names_text(shown)}) take "
-                f"{sizes[row]:,} bytes, more than {MAX_KEY_BYTES:,}: shorten their values, or sort the table "
-                "by other columns"
-            )
 
     def _is_enough(self, held: _Held) -> bool:
         return held.rows >= self._enough_rows or held.bytes >= self._enough_bytes
@@ -335,11 +300,3 @@ class FragmentsOfFiles:
 def names_of_files(paths: Sequence[str]) -> str:
     """Returns the names of files for errors that are about all of them."""
     return paths[0] if len(paths) == 1 else f"one of {len(paths)} files, {paths[0]} to {paths[-1]}"
-
-
-def _checked(batch: pa.RecordBatch, check: ValueCheck) -> pa.RecordBatch:
-    """Returns the rows in canonical form. Raises `SchemaError` for invalid values."""
-    try:
-        return canonical(batch, check.check)
-    except ValueError as error:
-        raise SchemaError(str(error)) from error

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
-from compactor.write.ingest.commit import commit_fragments
+from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.fragments import FragmentsOfFiles, WrittenFragments, names_of_files
 from compactor.write.ingest.plan import IngestPlan
@@ -37,6 +37,8 @@ class IngestReport:
     """Sort schema of a new table, if taken from the file's metadata."""
     not_promoted: tuple[str, ...] = ()
     """Columns to promote that the files lack."""
+    replaced_rows: int = 0
+    """Rows that the same commit deleted, if it overwrites."""
 
     @property
     def path(self) -> str:
@@ -67,10 +69,12 @@ class Together:
 class NextCommit:
     """The files that the next commit adds."""
 
-    def __init__(self, store: Store, log: CommitLog, *, is_whole: bool) -> None:
+    def __init__(self, store: Store, log: CommitLog, adding: Adding, *, is_whole: bool) -> None:
         """is_whole: whether all files are added, or none."""
         self._store, self._log, self._is_whole = store, log, is_whole
+        self._adding = adding
         self._before = log.refresh()
+        adding.begin(log, self._before)
         self.snapshot = self._before
         """What the next file sees: the table with the columns of the files before."""
         self._files: list[Together | str] = []
@@ -156,7 +160,7 @@ class NextCommit:
             paths = [path for together in written for path in together.fragments.paths]
             plan = replace(written[-1].plan, path=names_of_files(paths))
             entries = [entry for together in written for entry in together.written.entries]
-            version = commit_fragments(self._log, self._before, plan, entries).version
+            version = self._adding.commit(self._log, self._before, plan, entries).version
         for file in self._files:
             if isinstance(file, str):
                 yield report_of([file], WrittenFragments([], 0), version)

@@ -38,6 +38,8 @@ class IngestPlan:
     names: StoredNames
     base_version: int
     options: IngestOptions
+    has_counts: bool = False
+    """Whether values of counted columns are counts of rows that were in the table before."""
 
 
 def plan_ingest(

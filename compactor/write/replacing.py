@@ -1,0 +1,74 @@
+"""Deletes rows in the commit that adds others in their place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compactor.common.clock import Ids, random_id
+from compactor.predicate.tree import Predicate
+from compactor.stores.base import Store
+from compactor.table.conditions import condition_on
+from compactor.table.deletions import write_deletions
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import deletions_key
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
+from compactor.write.search import FragmentProgress, Search, StaleSearchError, with_deletions
+from lsm_fragment.threads import ThreadPool
+
+
+class Replacing:
+    """The rows that match a condition, as of the snapshot searched last."""
+
+    def __init__(
+        self,
+        store: Store,
+        where: str,
+        operation: Operation,
+        pool: ThreadPool,
+        *,
+        ids: Ids = random_id,
+        on_progress: FragmentProgress = lambda _done: None,
+    ) -> None:
+        """where: the condition, on shown names; it is bound again when the table's columns have changed."""
+        self._store = store
+        self._text = where
+        self._operation = operation
+        self._pool = pool
+        self._ids = ids
+        self._on_progress = on_progress
+        self._table: TableMetadata | None = None
+        self._deleted: list[FragmentEntry] = []
+        self.where: Predicate
+        """The condition on stored columns."""
+        self.rows = 0
+        """Number of rows found."""
+
+    def find(self, snapshot: Snapshot) -> None:
+        """Finds the rows of a snapshot, and writes their deletion, which `amend` commits.
+
+        Raises `UsageError` for an invalid condition, and what searches raise.
+        """
+        self.count(snapshot)
+        found = self._search.look(snapshot)
+        bits = [(item.entry, item.deleted) for item in found]
+        key = deletions_key(snapshot.version, self._ids())
+        self._deleted = write_deletions(self._store, key, bits) if bits else []
+
+    def count(self, snapshot: Snapshot) -> None:
+        """Finds the rows of a snapshot, and writes nothing."""
+        if self._table != snapshot.table:
+            self._table = snapshot.table
+            self.where = condition_on(snapshot.table, self._text)
+            self._search = Search(
+                self._store, self.where, self._pool, self._on_progress, skip_quarantined=False
+            )
+        self.rows = sum(item.new_rows for item in self._search.look(snapshot))
+
+    def amend(self, latest: Snapshot, changes: Changes) -> Changes:
+        """Deletes the rows beside what a commit adds. Raises `StaleSearchError`."""
+        if latest.metadata != self._table:
+            raise StaleSearchError
+        changes = replace(changes, operation=self._operation)
+        return with_deletions(latest, self._search, self._deleted, changes)
