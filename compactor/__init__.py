@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from compactor.write.lost_fragments import DropReport as DropReport
     from compactor.write.restore import RestoreReport as RestoreReport
     from compactor.write.undo import UndoReport as UndoReport
+    from compactor.write.update import UpdateReport as UpdateReport
     from lsm_fragment.container.writer import WriterOptions as WriterOptions
 
 _PLACES = {
@@ -87,6 +88,7 @@ _PLACES = {
     "TimeWindows": "compactor.table.metadata",
     "Ttl": "compactor.rows.policy",
     "UndoReport": "compactor.write.undo",
+    "UpdateReport": "compactor.write.update",
     "VacuumReport": "compactor.table.vacuum",
     "VerifyReport": "compactor.read.read_reports",
     "WriterOptions": "lsm_fragment.container.writer",
@@ -125,6 +127,7 @@ __all__ = [
     "TimeWindows",
     "Ttl",
     "UndoReport",
+    "UpdateReport",
     "VacuumReport",
     "VerifyReport",
     "WriterOptions",

@@ -53,6 +53,7 @@ from compactor.write.overwrite import Overwrite
 from compactor.write.restore import RestoreReport, restore_version
 from compactor.write.tags import end_tag, set_tag
 from compactor.write.undo import UndoReport, undo_compaction
+from compactor.write.update import UpdateReport, update_rows
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -203,6 +204,41 @@ class Table(TableView):
             dry_run=dry_run,
             threads=threads or usable_cores(),
             skip_quarantined=skip_quarantined,
+            on_progress=on_progress or (lambda _done: None),
+        )
+        self._snapshot = self._log.latest
+        return report
+
+    @checked
+    def update(
+        self,
+        where: str,
+        set: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        threads: Threads | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> UpdateReport:
+        """Changes columns of all rows that satisfy the SQL condition, in one commit, and moves to it.
+
+        Readers see the rows as they were or all of them changed. Rows that others add meanwhile are updated
+        too, if they satisfy the condition. If rows of a key are merged, the merged row is changed.
+
+        set: new values by column: a text is an expression, such as "upper(city)" or "'Bern'", which sees the
+        row as it was; any other value is taken as it is, and None is null.
+        dry_run: computes the new rows, and writes nothing.
+        threads: number that search and read; None means one per core of this process.
+        on_progress: called with the number of rows changed so far.
+        Raises `UsageError` for an unknown column or a type that does not fit, `DataError` or `InputError` for
+        a value that its column can't take, and what `delete` raises; then nothing is updated.
+        """
+        report = update_rows(
+            self._store,
+            self._log,
+            where,
+            set,
+            dry_run=dry_run,
+            threads=threads or usable_cores(),
             on_progress=on_progress or (lambda _done: None),
         )
         self._snapshot = self._log.latest

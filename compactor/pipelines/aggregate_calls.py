@@ -11,7 +11,7 @@ from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
-from compactor.pipelines.expressions import Expression, parsed_expression
+from compactor.predicate.computed import Expression, parsed_expression
 from compactor.predicate.sql import SqlError, check_arguments, field_of
 
 _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {

@@ -1,4 +1,4 @@
-"""Binds expressions of nodes to the schemas of their inputs."""
+"""Binds conditions of nodes to the schemas of their inputs, and names what was computed in errors."""
 
 from __future__ import annotations
 
@@ -6,30 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError, UsageError
-from compactor.predicate.expressions.bound import Rows
-from compactor.predicate.expressions.sizes import in_slices
-from compactor.predicate.parse import bound_value, parse_condition
-from compactor.predicate.sql import SqlError, parsed, shown
+from compactor.predicate.parse import parse_condition
 from compactor.predicate.tree import columns_of, matching
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.value_errors import OF_VALUES, first_line
-
-
-def parsed_expression(text: str, what: str) -> exp.Expression:
-    """Returns the syntax tree. Raises `ConfigError` for invalid SQL.
-
-    what: subject of the message.
-    """
-    try:
-        return parsed(text)
-    except SqlError as error:
-        raise ConfigError(f"{what}: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{what}: {shown(text)} is nested too deeply") from None
 
 
 @contextmanager
@@ -59,31 +42,3 @@ class Filter:
         arrays = {name: to_storage(batch.column(name)) for name in self.uses}
         with computing(self._part):
             return pc.fill_null(matching(self._where, arrays, batch.num_rows), False)
-
-
-class Expression:
-    """One expression, bound to a schema."""
-
-    def __init__(
-        self, text: str, schema: pa.Schema, what: str, tree: exp.Expression | None = None
-    ) -> None:
-        """Raises `ConfigError` for invalid SQL, unknown functions, and type mismatches.
-
-        what: subject of messages. tree: evaluated instead of the parsed text.
-        """
-        self.text = text
-        try:
-            self._bound = bound_value(
-                parsed_expression(text, what) if tree is None else tree, schema
-            )
-        except SqlError as error:
-            raise ConfigError(f"{what}: {error}") from None
-        except (RecursionError, OverflowError, *OF_VALUES):
-            raise ConfigError(
-                f"{what}: {text[:100]!r} is too long, or has a number too large"
-            ) from None
-        self.type: pa.DataType = self._bound.type
-
-    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
-        """Raises `pa.ArrowException` for values outside the expression's domain."""
-        return in_slices(self._bound.array, Rows(batch.num_rows, batch.column))

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
-from compactor.pipelines.expressions import Expression
 from compactor.pipelines.key_types import common_key_type, comparable
 from compactor.pipelines.provenance import with_columns
+from compactor.predicate.computed import Expression
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.names import names_text
 

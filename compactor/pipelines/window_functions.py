@@ -14,7 +14,7 @@ from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config import MAX_WINDOW_ROWS
-from compactor.pipelines.expressions import Expression, computing, parsed_expression
+from compactor.pipelines.expressions import computing
 from compactor.pipelines.segments import Frames
 from compactor.pipelines.window_calls import (
     Count,
@@ -28,6 +28,7 @@ from compactor.pipelines.window_calls import (
     WindowFunction,
     WindowRows,
 )
+from compactor.predicate.computed import Expression, parsed_expression
 from compactor.predicate.sql import SHOWN, SqlError, path_of, shown_node, whole_number
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation

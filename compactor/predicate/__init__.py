@@ -3,6 +3,7 @@
 A **condition** is an SQL expression; bound to a schema (`parse`) it is a **predicate**, a tree of plain
 values (`tree`), which `tree.matching` evaluates with SQL's three-valued logic.
 
+computed            parses expressions and computes them for batches
 expressions         binds and computes values of any type; holding names the row that cannot be computed
 instant             writes the time of a run into SQL
 parse, sql          bind a condition to columns; numbers, times convert its values exactly to their units

@@ -47,9 +47,7 @@ def with_key(error: FoldError, keys: Sequence[pa.Array], table: TableMetadata) -
 
     keys: the sort columns of the rows that were folded.
     """
-    values = key_at(keys, error.row)
-    held = zip(table.rows.key_columns(table.sort), values, keys, strict=False)
-    key = " AND ".join(_equals(table.shown_name(c.column), v, k.type) for c, v, k in held)
+    key = condition_of_key(table, keys, error.row)
     dtype = table.schema.field(error.column).type
     return FoldError(
         f"column {table.shown_name(error.column)!r}: the sum of the rows where {key} does not fit into "
@@ -57,6 +55,12 @@ def with_key(error: FoldError, keys: Sequence[pa.Array], table: TableMetadata) -
         column=error.column,
         row=error.row,
     )
+
+
+def condition_of_key(table: TableMetadata, keys: Sequence[pa.Array], row: int) -> str:
+    """Returns a condition that finds the rows with the key of a row. keys: the sort columns of some rows."""
+    held = zip(table.rows.key_columns(table.sort), key_at(keys, row), keys, strict=False)
+    return " AND ".join(_equals(table.shown_name(c.column), v, k.type) for c, v, k in held)
 
 
 def _equals(name: str, value: Any, dtype: pa.DataType) -> str:

@@ -4,6 +4,7 @@ ingest           reads a file, conforms it to the table, sorts it, writes level-
 file_schema     unites the schemas of file and table, and casts batches to the result
 delete           commits the rows that match a condition
 overwrite        adds rows in the place of those that match; replacing deletes them in the commit that adds
+update           adds changed copies in the place of rows, as assignments compute them
 search           finds such rows; delete_merged does if rows of a key are merged
 alter            renames, drops, redacts and reorders columns in the metadata alone: names are bound to
                  stored names by compactor.table.metadata, values by read.fragment_columns and

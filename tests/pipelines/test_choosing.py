@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import ConfigError
-from compactor.pipelines.expressions import Expression
+from compactor.predicate.computed import Expression
 from tests.support.wording import refuses
 
 MATRIX = pa.list_(pa.list_(pa.int64(), 1), 2)

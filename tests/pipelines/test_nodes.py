@@ -20,11 +20,11 @@ from compactor import Table
 from compactor.errors import ConfigError, DataError, InputError
 from compactor.pipelines.binding import UnserializableMapValue
 from compactor.pipelines.config import parse_pipeline
-from compactor.pipelines.expressions import Expression
 from compactor.pipelines.nodes.transform import Transformer
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.work import AHEAD_BYTES
 from compactor.predicate import parse_where
+from compactor.predicate.computed import Expression
 from compactor.predicate.tree import matching
 from compactor.resources.errors import MemoryLimitError
 from tests.pipelines.support import MIB, Gated, lines_of, numbered, run_of, sources

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import ConfigError, DataError
-from compactor.pipelines.expressions import Expression
+from compactor.predicate.computed import Expression
 from compactor.predicate.holding import holding
 from compactor.predicate.parse import parse_where
 from compactor.predicate.tree import matching

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, UsageError
-from compactor.pipelines.expressions import Expression
+from compactor.predicate.computed import Expression
 from compactor.predicate.expressions.binder import _SPECIAL
 from compactor.predicate.expressions.functions import _ALIASES, FUNCTIONS
 from compactor.predicate.parse import parse_where

@@ -9,7 +9,7 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config import Transform
-from compactor.pipelines.expressions import Expression, Filter, computing
+from compactor.pipelines.expressions import Filter, computing
 from compactor.pipelines.provenance import (
     Batches,
     boundary_batch,
@@ -17,6 +17,7 @@ from compactor.pipelines.provenance import (
     with_columns,
 )
 from compactor.pipelines.work import RunContext
+from compactor.predicate.computed import Expression
 from lsm_fragment.arrays.batches import keep_rows
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.names import in_quotes

@@ -1,0 +1,147 @@
+"""Binds what an update assigns to columns, and computes it for rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import DataError, UsageError
+from compactor.predicate.computed import Expression
+from compactor.predicate.expressions.kinds import kind_of
+from compactor.rows.bounded_keys import KEY_OF
+from compactor.table.key_text import condition_of_key
+from compactor.table.metadata import TableMetadata
+from lsm_fragment.arrays.cast import as_type
+from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import uncoded_type
+from lsm_fragment.errors import SchemaError
+from lsm_fragment.failing import failing_rows
+from lsm_fragment.names import names_text
+from lsm_fragment.value_errors import OF_VALUES, first_line
+
+_BECOMES: Final = {"integer": ("decimal", "float"), "decimal": ("float",), "date": ("timestamp",)}
+"""Kinds of columns, beside their own, that take values of a kind."""
+_REFUSED: Final = (*OF_VALUES, SchemaError)
+
+
+class Assignment(NamedTuple):
+    column: pa.Field
+    """As the table shows it."""
+    values: Callable[[pa.RecordBatch], pa.Array]
+    """Computes the new values of rows with the columns that the table shows."""
+
+
+def bound_assignments(table: TableMetadata, given: Mapping[str, Any]) -> list[Assignment]:
+    """Returns the assignments to columns of a table.
+
+    given: by shown name, the text of an expression, or a value of another type than text.
+    Raises `UsageError` for an unknown column, one that may not be set, and a type that does not fit.
+    """
+    if not given:
+        raise UsageError("set: it names no column; give columns with their new values")
+    shown = table.shown_schema
+    fixed = _fixed_columns(table)
+    assignments = []
+    for name, value in given.items():
+        if name not in shown.names:
+            raise UsageError(f"set: no column {name!r}; columns are: {names_text(shown.names)}")
+        if name in fixed:
+            raise UsageError(f"set: column {name!r} {fixed[name]}")
+        field = shown.field(name)
+        if isinstance(value, str):
+            assignments.append(_expression(field, value, shown))
+        else:
+            assignments.append(_value(field, value))
+    return assignments
+
+
+def changed(
+    batch: pa.RecordBatch, assignments: Sequence[Assignment], table: TableMetadata
+) -> pa.RecordBatch:
+    """Returns rows with their new values. All expressions see the rows as they were.
+
+    Raises `DataError`, with the key of the row, for a value that an expression or a column can't take.
+    """
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    for assignment in assignments:
+        columns[assignment.column.name] = _computed(batch, assignment, table)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _fixed_columns(table: TableMetadata) -> dict[str, str]:
+    """Returns the columns that may not be set, with the reason."""
+    fixed = {}
+    if table.rows.merges:
+        for column in table.rows.key_columns(table.sort):
+            fixed[table.shown_name(column.column)] = (
+                "is part of the key, by which the table merges rows: delete the rows, and append others"
+            )
+    source = dict(table.properties).get(KEY_OF)
+    if source is not None:
+        fixed[table.shown_name(source)] = "belongs to an entity merge, which writes it"
+    return fixed
+
+
+def _expression(field: pa.Field, text: str, shown: pa.Schema) -> Assignment:
+    what = f"set: column {field.name!r}"
+    expression = Expression(text, shown, what)
+    if not _fits(expression.type, field.type):
+        raise UsageError(
+            f"{what} is {field.type}, and {text!r} is {expression.type}: convert it by CAST, and write texts "
+            "in 'single' quotes"
+        )
+    return Assignment(field, expression)
+
+
+def _value(field: pa.Field, value: object) -> Assignment:
+    dtype = uncoded_type(field.type)
+    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    try:
+        scalar = pa.array([plain], dtype)[0]
+        # Arrow cuts fractions and zones off.
+        is_same = plain is None or pt.is_floating(dtype) or bool(scalar.as_py() == plain)
+    except (*OF_VALUES, OverflowError, TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise UsageError(f"set: column {field.name!r} is {field.type}, which can't be {plain!r}")
+    return Assignment(field, lambda batch: pa.repeat(scalar, batch.num_rows))
+
+
+def _fits(found: pa.DataType, column: pa.DataType) -> bool:
+    """Says whether values of a type go into a column without a CAST."""
+    found, column = uncoded_type(found), uncoded_type(column)
+    if pt.is_null(found) or found == column:
+        return True
+    if pt.is_timestamp(found) and pt.is_timestamp(column):
+        return (found.tz is None) == (column.tz is None)
+    if isinstance(column, pa.BaseExtensionType) or isinstance(found, pa.BaseExtensionType):
+        return False
+    kind, wanted = kind_of(found), kind_of(column)
+    if kind == "date" and pt.is_timestamp(column):
+        return column.tz is None
+    return kind == wanted or wanted in _BECOMES.get(kind, ())
+
+
+def _computed(batch: pa.RecordBatch, assignment: Assignment, table: TableMetadata) -> pa.Array:
+    def compute(rows: pa.RecordBatch) -> pa.Array:
+        return as_type(assignment.values(rows), assignment.column.type)
+
+    try:
+        return compute(batch)
+    except _REFUSED:
+        row, error = next(
+            failing_rows(
+                batch.num_rows,
+                lambda start, stop: compute(batch.slice(start, stop - start)),
+                _REFUSED,
+            )
+        )
+    names = [table.shown_name(column.column) for column in table.rows.key_columns(table.sort)]
+    keys = [to_storage(batch.column(name)) for name in names]
+    raise DataError(
+        f"set: column {assignment.column.name!r} of the row where {condition_of_key(table, keys, row)}: "
+        f"{first_line(error)}; nothing was updated: TRY_CAST and CASE leave such values out"
+    )
