@@ -54,6 +54,7 @@ from compactor.write.restore import RestoreReport, restore_version
 from compactor.write.tags import end_tag, set_tag
 from compactor.write.undo import UndoReport, undo_compaction
 from compactor.write.update import UpdateReport, update_rows
+from compactor.write.upsert import Upsert
 from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -130,6 +131,18 @@ class Table(TableView):
         adding = Overwrite(where, threads=threads)
         report = self._ingest(rows, None, options, adding)
         return replace(report, replaced_rows=adding.replaced_rows)
+
+    @checked
+    def upsert(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
+        """Adds rows that are new and replaces those of the same key, in one commit, and moves to it.
+
+        It is `append` to a table that has row policy `last`, or `partial-update`, under which nulls leave
+        values as they are. Of several rows of a key the newest counts: by the sequence, then by their order.
+        rows, options: as for `append`.
+        Raises `UsageError` for a table of another row policy, `InputError` for a row without a sequence where
+        the policy has one, and what `append` raises; then nothing is changed.
+        """
+        return self._ingest(rows, None, options, Upsert())
 
     def _ingest(
         self,

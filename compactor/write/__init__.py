@@ -5,6 +5,7 @@ file_schema     unites the schemas of file and table, and casts batches to the r
 delete           commits the rows that match a condition
 overwrite        adds rows in the place of those that match; replacing deletes them in the commit that adds
 update           adds changed copies in the place of rows, as assignments compute them
+upsert           appends rows to tables whose row policy lets newer rows take the place of older ones
 search           finds such rows; delete_merged does if rows of a key are merged
 alter            renames, drops, redacts and reorders columns in the metadata alone: names are bound to
                  stored names by compactor.table.metadata, values by read.fragment_columns and
