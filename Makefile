@@ -71,6 +71,7 @@ lint: environment  ## ruff check, ruff format, mypy --strict
 docs: environment  ## regenerate the Python reference (build/docs), the command line reference, and console output in pages
 	$(BIN)/python -m docs.tools.python_reference build/docs
 	$(BIN)/python -m docs.tools.cli_reference docs/reference/cli.md
+	$(BIN)/python -m docs.tools.property_table docs/reference/table.md
 	$(BIN)/python -m docs.tools.console_pages README.md docs/tutorial/ten-minutes.md docs/tutorial/logs-to-table.md
 
 wheel: environment  ## build sdist and wheel in dist

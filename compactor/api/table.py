@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, Strict
 
@@ -35,10 +35,11 @@ from compactor.resources.cores import usable_cores
 from compactor.settings.arguments import checked
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.fields import Threads
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
+from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import (
@@ -59,8 +60,6 @@ from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from lsm_fragment.threads import ThreadPool
-
-_VACUUM: Final = VacuumSettings()
 
 
 class Table(TableView):
@@ -267,12 +266,15 @@ class Table(TableView):
         order: Iterable[str] = (),
         skips: Mapping[str, Annotated[SkipKind, Strict(False)] | None] | None = None,
         skip_bytes: PositiveInt | None = None,
+        properties: Mapping[str, str | int | float | None] | None = None,
     ) -> AlterReport:
-        """Renames, drops, redacts, reorders and indexes columns in one commit, and moves to the new version.
+        """Renames, drops, redacts, reorders and indexes columns, and sets properties, in one commit; moves to
+        the new version.
 
         The arguments are the fields of `compactor.write.alter.Alteration`. No fragment is rewritten, and
-        earlier versions keep their columns. Raises `UsageError` with the column that does not allow the
-        change, and `CommitConflictError`.
+        earlier versions keep their columns. A property is a field of `Policy` or `CompactionSettings`, or a
+        duration of `vacuum`, by name; None unsets it. Raises `UsageError` with the column that does not allow
+        the change, `ConfigError` with the property, and `CommitConflictError`.
         """
         change = Alteration(
             renames=renames or {},
@@ -281,6 +283,7 @@ class Table(TableView):
             order=tuple(order),
             skips=skips or {},
             skip_bytes=skip_bytes,
+            properties=properties or {},
         )
         self._snapshot = alter_table(self._log, change)
         return alter_report(self._snapshot)
@@ -372,8 +375,8 @@ class Table(TableView):
     ) -> CompactReport:
         """Runs all due compactions, and moves to the new version. Rows stay the same.
 
-        policy, settings: when to compact which fragments, and how. Policy(strategy=Strategy.FULL) merges
-        everything into one sorted run.
+        policy, settings: when to compact which fragments, and how; what they do not set is as the table's
+        properties say. Policy(strategy=Strategy.FULL) merges everything into one sorted run.
         take_over: ignores the leases of others.
         spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
         without it, compactions run sequentially in this process.
@@ -470,25 +473,29 @@ class Table(TableView):
     def vacuum(
         self,
         *,
-        grace_seconds: NonNegativeFloat = _VACUUM.grace_seconds,
-        retain_seconds: NonNegativeFloat = _VACUUM.retain_seconds,
+        grace_seconds: NonNegativeFloat | None = None,
+        retain_seconds: NonNegativeFloat | None = None,
         dry_run: bool = False,
         allow_shrinking: bool = False,
     ) -> VacuumReport:
         """Removes objects that no version of the last `retain_seconds` needs. Safe beside all other work.
 
-        grace_seconds: uncommitted attempts that began longer ago count as dead.
+        grace_seconds: uncommitted attempts that began longer ago count as dead. None means the table's
+        property of this name, a day if it is not set; so does it for `retain_seconds`.
         dry_run: counts, and removes nothing.
         allow_shrinking: removes older versions even if the newer ones have lost most of their rows.
         Raises `TableError` for such a loss without `allow_shrinking` and `DataError` for a damaged log, both
         before anything is removed. After a `StoreError`, the next vacuum removes the rest.
         """
         self._log.current()
+        told: dict[str, Any] = {
+            "grace_seconds": grace_seconds,
+            "retain_seconds": retain_seconds,
+            "dry_run": dry_run,
+            "allow_shrinking": allow_shrinking,
+        }
         settings = VacuumSettings(
-            grace_seconds=grace_seconds,
-            retain_seconds=retain_seconds,
-            dry_run=dry_run,
-            allow_shrinking=allow_shrinking,
+            **{name: value for name, value in told.items() if value is not None}
         )
         report = vacuum(self._log, settings)
         self.refresh()

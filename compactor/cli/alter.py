@@ -9,6 +9,7 @@ from typing import TypeVar
 import click
 
 from compactor.cli.output import echo_json, echo_line
+from compactor.cli.properties import property_values
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
@@ -17,6 +18,7 @@ from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds, renaming
 from compactor.settings.fields import listed
+from compactor.settings.properties import properties_text
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.names import parse_names, quoted
 
@@ -30,9 +32,10 @@ Examples:
   compactor alter ./users --redact email
   compactor alter ./logs --order timestamp,service,message
   compactor alter ./logs --skip-index trace_id:bloom --skip-index level:values
+  compactor alter ./logs --set level0_trigger_runs=8 --set memory_limit_bytes=1GiB --unset retain_seconds
 
 \b
-One commit changes the columns; no fragment is rewritten, and earlier versions keep their columns. Compactions
+One commit changes all of it; no fragment is rewritten, and earlier versions keep their columns. Compactions
 remove dropped and redacted values (`compactor compact --strategy full` does so at once); they are gone for
 good once the old fragments are vacuumed. A column added later under a dropped name starts empty."""
 
@@ -49,6 +52,11 @@ good once the old fragments are vacuumed. A column added later under a dropped n
 @click.option("--skip-index", "skips", multiple=True, metavar="COLUMN:KIND",
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
 @setting_option(IngestSettings, "skip_index_bytes", shows_default=False)
+@click.option(
+    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a property of the table."
+)
+@click.option("--unset", "unsets", multiple=True, metavar="NAME",
+              help="Let a property follow the program's default again.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def alter_command(
     table: str,
@@ -58,13 +66,18 @@ def alter_command(
     order: str | None,
     skips: tuple[str, ...],
     skip_index_bytes: str | None,
+    sets: tuple[str, ...],
+    unsets: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Rename, drop, redact, reorder or index columns of TABLE, in one commit."""
+    """Rename, drop, redact, reorder or index columns of TABLE, or set its properties, in one commit."""
     new_names = dict(_parsed_option("--rename", lambda: [renaming(text) for text in renames]))
     if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
     first = _parsed_option("--order", lambda: parse_names(order)) if order else ()
+    given = property_values("--set", sets)
+    if twice := sorted({*unsets}.intersection(given)):
+        raise UsageError(f"--set and --unset: {twice[0]!r} is in both; name it once")
     report = open_table(table).alter(
         renames=new_names,
         drops=drops,
@@ -72,11 +85,15 @@ def alter_command(
         order=first,
         skips=_skip_kinds(skips),
         skip_bytes=_index_bytes(skip_index_bytes),
+        properties={**dict.fromkeys(unsets), **given},
     )
     if as_json:
         echo_json(asdict(report))
         return
     echo_line(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
+    if given or unsets:
+        text = properties_text(tuple(report.properties.items()))
+        echo_line(f"properties: {text or 'none is set'}")
     if report.waiting:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "

@@ -11,6 +11,7 @@ from compactor.cli.display import print_table, progress, terminal
 from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.spark_options import check_engine
 from compactor.cli.tables import address_of, open_log
@@ -115,6 +116,7 @@ def compact_command(
     if explain or dry_run:
         driver = Driver(open_log(table), drives)
         planned = plan_next(driver, driver.log.current())
+        say_overrides(planned.snapshot.properties, policy, settings)
         if explain:
             wants_json = as_json if explain_format is None else explain_format == "json"
             explain_plan(planned, as_json=wants_json)
@@ -124,6 +126,7 @@ def compact_command(
     with telemetry("compact", address_of(table), targets) as told:
         driver = Driver(told.open_log(table), drives)
         told.begin_compactions(driver)
+        say_overrides(driver.log.current().properties, policy, settings)
         _compact(driver, told, master, max_tasks, as_json=as_json, profile=profile)
 
 

@@ -33,6 +33,7 @@ from compactor.read.read_reports import StoredTemplates
 from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
+from compactor.settings.properties import properties_text, tuned, with_sources
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry, key_range
@@ -177,7 +178,8 @@ def _table_json(store: Store, snapshot: Snapshot, backlog: Backlog | None) -> di
         "version": snapshot.version,
         "oldest_version": snapshot.oldest,
         **snapshot.table.to_json(),
-        "debt": debt_of(snapshot, Policy()).to_json(),
+        "properties": with_sources(snapshot.table.properties),
+        "debt": debt_of(snapshot, tuned(Policy(), snapshot.table.properties)).to_json(),
         "backlog": None if backlog is None else backlog.to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
@@ -213,6 +215,8 @@ def _print_snapshot(
     if table.ttl is not None:
         shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
         echo_line(f"time to live {shown_ttl}")
+    if table.properties:
+        echo_line(f"properties {properties_text(table.properties)}")
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {counted(deleted, 'deleted one')}" if deleted else ""
     pairs = overlapping_pairs(forest(snapshot).values())
@@ -274,7 +278,7 @@ def _print_fragments(
 
 def _print_state(snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | None) -> None:
     """ids: the short id of each fragment."""
-    debt = debt_of(snapshot, Policy())
+    debt = debt_of(snapshot, tuned(Policy(), snapshot.table.properties))
     pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
     click.echo(
         f"compaction debt {debt.score:.2f} ({pressure}), "

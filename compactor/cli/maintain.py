@@ -8,13 +8,15 @@ from typing import Any
 import click
 
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
 from compactor.errors import UsageError
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.repair import Meaning, RepairReport, repair
-from compactor.table.vacuum import VacuumReport, VacuumSettings, vacuum
+from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.telemetry.metrics import mapping
 
 _VACUUM_EPILOG = """\b
@@ -44,7 +46,9 @@ def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options
     """
     with telemetry("vacuum", address_of(table), targets) as told:
         log = told.open_log(table)
-        report = vacuum(log, chosen(VacuumSettings, options))
+        settings = chosen(VacuumSettings, options)
+        report = vacuum(log, settings)
+        say_overrides(log.latest.properties, settings)
         told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
     if as_json:
         echo_json(report.to_json())

@@ -6,15 +6,16 @@ setting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final, TypeVar, get_args
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import annotated_types as bounds
 import click
 from pydantic.fields import FieldInfo
 
-from compactor.settings.fields import FOLDER, Written
+from compactor.settings.fields import FOLDER, Written, kinds_in, text_of, written_as
 from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
 
@@ -44,8 +45,8 @@ def setting_option(
 ) -> Callable[[_Command], _Command]:
     """Adds the option of one setting. The value is None, or empty, if the option is omitted."""
     field = model.model_fields[name]
-    kinds, flag = list(_kinds(field.annotation)), as_flag(name)
-    written = next((k for k in (*field.metadata, *kinds) if isinstance(k, Written)), None)
+    kinds, flag = list(kinds_in(field.annotation)), as_flag(name)
+    written = written_as(field)
     more: dict[str, Any] = {"help": field.description}
     if bool in kinds:
         if field.default is False:
@@ -55,7 +56,7 @@ def setting_option(
         assert written is not None
         more["help"] += " Repeatable."
         return click.option(flag, name, multiple=True, metavar=written.metavar, **more)
-    show = written.show if written is not None else _plain
+    show = partial(text_of, field)
     has_default = field.default is not None and field.default_factory is None
     return click.option(
         flag,
@@ -93,13 +94,6 @@ class _SettingOption(click.Option):
         return {**super().get_help_extra(ctx), **texts}
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yields the types and the metadata in an annotation."""
-    yield annotation
-    for part in get_args(annotation):
-        yield from _kinds(part)
-
-
 def _type(kinds: list[Any], written: Written | None) -> click.ParamType[Any]:
     """Returns click's type for non-text settings; the model itself parses values with units."""
     if written is not None:
@@ -116,14 +110,10 @@ def _opposite(flag: str) -> str:
     )
 
 
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _bounds(field: FieldInfo, show: Callable[[Any], str], shown_from: int) -> str | None:
     """Formats the bounds in click's notation, such as `0<=x<=22`, without trivial ones."""
     low = high = ""
-    for part in (*field.metadata, *_kinds(field.annotation)):
+    for part in (*field.metadata, *kinds_in(field.annotation)):
         match part:
             case bounds.Ge(ge=int() | float() as minimum) if minimum >= shown_from:
                 low = f"{show(minimum)}<="

@@ -136,7 +136,7 @@ class Telemetry:
     def begin_compactions(self, driver: Driver) -> None:
         """Initialises a table's metrics before its driver first looks at it."""
         if self.recorder is not None:
-            limit_bytes = driver.compaction_settings.memory_limit_bytes
+            limit_bytes = driver.settings_for(driver.log.latest).memory_limit_bytes
             self.recorder.begin_compactions(driver.url, limit_bytes)
 
     def record(self, make: Callable[[str], Iterable[Change]], table: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import duration_seconds
 from compactor.cli.spark_options import IN_PROCESS, check_engine
@@ -18,9 +19,12 @@ from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
 from compactor.errors import UsageError
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
+from compactor.settings.model import Settings
+from compactor.settings.properties import Properties
 from compactor.settings.units import duration_text
 from compactor.telemetry.events import Event, Events, as_line, to_log
 from compactor.telemetry.metrics.health import Health
@@ -104,9 +108,25 @@ def watch_command(
         health.started()
         served = {} if port is None else {"metrics_port": port}
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
-        worker = Worker(drivers, engine, policy=policy, listener=told.listener(events, health))
+        worker = Worker(
+            drivers, engine, listener=told.listener(events, health, _Overriding(policy, settings))
+        )
         worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
         events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+class _Overriding(Silent):
+    """Says for each table, whenever they have changed, which of its properties the options override."""
+
+    def __init__(self, *given: Settings) -> None:
+        self._given = given
+        self._seen: dict[str, Properties] = {}
+
+    def looked(self, driver: Driver) -> None:
+        properties = driver.log.latest.properties
+        if self._seen.get(driver.url, ()) != properties:
+            self._seen[driver.url] = properties
+            say_overrides(properties, *self._given, table=driver.url)
 
 
 def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:

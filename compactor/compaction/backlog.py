@@ -74,11 +74,14 @@ class Backlog:
 
 
 def backlog_of(driver: Driver, snapshot: Snapshot) -> Backlog:
-    """Returns the backlog by the policy and the settings of a driver. Makes no request but for the time."""
+    """Returns the backlog by the policy and the settings of a driver, and of the table.
+
+    Makes no request but for the time.
+    """
     return backlog(
         snapshot,
-        driver.policy,
-        driver.compaction_settings,
+        driver.policy_for(snapshot),
+        driver.settings_for(snapshot),
         driver.plan(snapshot),
         driver.log.lease_unix_ms(),
     )

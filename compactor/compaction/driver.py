@@ -28,6 +28,7 @@ from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.compaction_record import CompactionRecord
 from compactor.table.entry import FragmentEntry
@@ -51,6 +52,7 @@ class DriverSettings:
 
     policy: Policy = field(default_factory=Policy)
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    """Of policy and compaction, what was set explicitly overrides the properties of the table."""
     max_attempts: int = 3
     """An input is put in quarantine when it was found damaged or gone this many times."""
     gives_up: bool = False
@@ -158,13 +160,13 @@ class Driver:
     def log(self) -> CommitLog:
         return self._log
 
-    @property
-    def policy(self) -> Policy:
-        return self._settings.policy
+    def policy_for(self, snapshot: Snapshot) -> Policy:
+        """Returns when to compact what: as this driver was told, else by the table's properties."""
+        return tuned(self._settings.policy, snapshot.properties)
 
-    @property
-    def compaction_settings(self) -> CompactionSettings:
-        return self._settings.compaction
+    def settings_for(self, snapshot: Snapshot) -> CompactionSettings:
+        """Returns how to compact, as `policy_for` does."""
+        return tuned(self._settings.compaction, snapshot.properties)
 
     def owns(self, compaction_id: str) -> bool:
         """Says whether this driver has decided on the compaction and not finished it yet."""
@@ -187,7 +189,8 @@ class Driver:
             if key in snapshot.fragments and (backoff.until_unix_ms is None or backoff.waits(now))
         }
         snapshot = replace(snapshot, quarantine={**avoided, **snapshot.quarantine})
-        return plan_compactions(snapshot, self._settings.policy, self._settings.compaction, now)
+        policy, settings = self.policy_for(snapshot), self.settings_for(snapshot)
+        return plan_compactions(snapshot, policy, settings, now)
 
     @property
     def needs_quiet(self) -> bool:
@@ -226,9 +229,7 @@ class Driver:
                 raise
         for compaction in decided:
             latest = self._log.latest
-            predicted = estimate(
-                compaction.spec, self._settings.compaction, latest.totals, latest.table
-            )
+            predicted = estimate(compaction.spec, compaction.settings, latest.totals, latest.table)
             self._running[compaction.compaction_id] = compaction, predicted
         return decided
 
@@ -262,7 +263,7 @@ class Driver:
                 table_url=self.url,
                 metadata=snapshot.table,
                 spec=spec,
-                settings=self._settings.compaction,
+                settings=self.settings_for(snapshot),
                 now_unix_ms=self._log.clock.now_unix_ms(),
             )
             for spec in specs

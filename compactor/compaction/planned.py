@@ -70,8 +70,8 @@ def plan_next(driver: Driver, snapshot: Snapshot) -> Planned:
     """Returns what the driver would decide on that snapshot. Makes no request."""
     return Planned(
         snapshot=snapshot,
-        policy=driver.policy,
-        settings=driver.compaction_settings,
+        policy=driver.policy_for(snapshot),
+        settings=driver.settings_for(snapshot),
         plan=driver.plan(snapshot),
         lease_unix_ms=driver.log.lease_unix_ms(),
         are_local=is_on_local_disk(driver.log.store),

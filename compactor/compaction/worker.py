@@ -17,9 +17,8 @@ from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
-from compactor.errors import CompactorError, JobError, MachineError, TableNotFoundError
+from compactor.errors import CompactorError, ConfigError, JobError, MachineError, TableNotFoundError
 from compactor.planner.debt import debt_of
-from compactor.settings.compaction import Policy
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.errors import FormatError
 
@@ -55,11 +54,15 @@ class _WatchedTable:
         """Keeps the outcomes of this table until they are committed."""
         self.uncommitted += [o for o in outcomes if self.driver.owns(o.compaction_id)]
 
-    def debt_score(self, policy: Policy) -> float:
+    def debt_score(self) -> float:
         """Returns the debt score, computed once for each version."""
         snapshot = self.driver.log.latest
         if self.debt_at[0] != snapshot.version:
-            self.debt_at = snapshot.version, debt_of(snapshot, policy).score
+            self.debt_at = snapshot.version, 0.0
+            # Where properties contradict the options, the next decision of this table says so.
+            with contextlib.suppress(ConfigError):
+                score = debt_of(snapshot, self.driver.policy_for(snapshot)).score
+                self.debt_at = snapshot.version, score
         return self.debt_at[1]
 
 
@@ -71,13 +74,11 @@ class Worker:
         drivers: Sequence[Driver],
         engine: Engine,
         *,
-        policy: Policy,
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
         self._tables = [_WatchedTable(driver) for driver in drivers]
         self._engine = engine
-        self._policy = policy
         self._clock = clock or SystemClock()
         self._listener = listener or Silent()
 
@@ -134,7 +135,7 @@ class Worker:
         ready = [table for table in self._tables if self._is_ready(table)]
         if len(ready) == 1:
             return ready
-        return sorted(ready, key=lambda table: -table.debt_score(self._policy))
+        return sorted(ready, key=lambda table: -table.debt_score())
 
     def _is_ready(self, table: _WatchedTable) -> bool:
         # No pause is longer than the maximum; if one seems to be, a clock went back.
@@ -233,7 +234,7 @@ def compact(
     lost. Raises `StoreError` and `TableError` of the log itself.
     """
     started = time.monotonic()
-    worker = Worker([driver], engine, policy=driver.policy, clock=clock, listener=listener)
+    worker = Worker([driver], engine, clock=clock, listener=listener)
     report = CompactReport(driver.log.current().version)
     report.finished = worker.run_until_idle()
     report.version = driver.log.latest.version

@@ -1,4 +1,4 @@
-"""Keeps the state of an entity merge in its table's properties, so that rows and state change in one
+"""Keeps the state of an entity merge in its table's metadata, so that rows and state change in one
 commit."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import cause_of
 
-_PROPERTY: Final = "entity_merge"
+_NAME: Final = "entity_merge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class State:
         """
         if metadata is None:
             return None
-        text = dict(metadata.properties).get(_PROPERTY)
+        text = dict(metadata.remembered).get(_NAME)
         missing = [name for name in WRITTEN if metadata.stored_name(name) is None]
         if text is None or missing:
             cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
@@ -76,8 +76,8 @@ class State:
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
         value = asdict(self)
-        properties = {**dict(metadata.properties), _PROPERTY: json.dumps(value), KEY_OF: ID}
-        return replace(metadata, properties=tuple(properties.items()))
+        remembered = {**dict(metadata.remembered), _NAME: json.dumps(value), KEY_OF: ID}
+        return replace(metadata, remembered=tuple(remembered.items()))
 
 
 def numbers_of(

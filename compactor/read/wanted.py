@@ -52,7 +52,7 @@ def wanted_rows(
 
 def _on_key(table: TableMetadata, where: Predicate) -> Iterator[Predicate]:
     """Yields the condition on the keys of values that one on the values themselves implies, if any."""
-    source, key = dict(table.properties).get(KEY_OF), table.sort[0].column
+    source, key = dict(table.remembered).get(KEY_OF), table.sort[0].column
     match where:
         case Compare(column, Op.EQ, value) if column == source:
             keys = keys_of(pa.array([value], value.type))

@@ -43,7 +43,8 @@ from compactor.report.keyspace import KeyAxis, ReadCost, panel, read_cost
 from compactor.report.templates import templates_of
 from compactor.report.text import window_text
 from compactor.report.verdict import verdict
-from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.compaction import Policy
+from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot, replay
@@ -174,7 +175,7 @@ class _Gathering:
     def _headline(self, now: Panel, axis: KeyAxis) -> Headline:
         snapshot = self._snapshot
         entries = snapshot.fragments.all()
-        debt = debt_of(snapshot, Policy())
+        debt = debt_of(snapshot, tuned(Policy(), snapshot.properties))
         cost = _cost(snapshot, axis)
         return Headline(
             version=snapshot.version,
@@ -210,8 +211,8 @@ class _Gathering:
 
     def _pending(self) -> Pending:
         snapshot = self._snapshot
-        settings = CompactionSettings()
         driver = Driver(self._log, DriverSettings())
+        settings = driver.settings_for(snapshot)
         try:
             plan = driver.plan(snapshot)
             unhindered = (

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from compactor.common.setting_keys import (
+    LEVEL0_TRIGGER_RUNS,
+    LEVEL1_TARGET_BYTES,
+    SLOW_RUNS,
+    STOP_PENDING_BYTES,
+    STOP_RUNS,
+)
+from compactor.errors import ConfigError
 from compactor.resources.cores import usable_cores
 from compactor.resources.merge_plan import MemorySettings
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder, Threads
@@ -24,6 +32,10 @@ _WRITER: Final = WriterOptions()
 
 class CompactionSettings(Settings):
     """Settings of one compaction: output sizes and resources of its task. Serialised as JSON for tasks."""
+
+    of_run: ClassVar[frozenset[str]] = frozenset(
+        {"batch_size", "threads", "spool_after_seconds", "spool_limit_bytes", "spool_directory"}
+    )
 
     target_fragment_bytes: Bytes = Field(
         default=512 * MIB,
@@ -120,7 +132,21 @@ class Strategy(StrEnum):
 
 
 OF_WRITERS: Final = ("slow_runs", "stop_runs", "stop_pending_bytes")
-"""Back-pressure settings. Only simulations may change them: all writers and workers of a table must agree."""
+"""Back-pressure settings. Tables and simulations have them, but no run: all writers of a table must agree."""
+
+
+_SLOW_RUNS: Final = 20
+_SLOW_TRIGGERS: Final = 5
+_STOP_RUNS: Final = 40
+_STOP_TRIGGERS: Final = 10
+_STOP_PENDING_BYTES: Final = 256 << 30
+_STOP_TARGETS: Final = 16
+
+
+def _in_proportion(given: dict[str, Any], least: int, triggers: int) -> int:
+    """Returns a threshold of writers that grows with the runs for which compactions wait."""
+    runs: int = given.get("level0_trigger_runs", 0)
+    return max(least, triggers * runs)
 
 
 class Policy(Settings):
@@ -179,21 +205,52 @@ class Policy(Settings):
         "(0.25: a quarter late).",
     )
     slow_runs: int = Field(
-        default=20,
-        ge=1,
-        description="Level-0 runs of one time window from which writers should slow down.",
+        default_factory=lambda given: _in_proportion(given, _SLOW_RUNS, _SLOW_TRIGGERS),
+        ge=2,
+        description="Level-0 runs of one time window from which writers should slow down. By default "
+        f"{_SLOW_TRIGGERS} times the runs that start a compaction, {_SLOW_RUNS} at least.",
     )
     stop_runs: int = Field(
-        default=40,
-        ge=2,
-        description="Level-0 runs of one time window at which writers should stop.",
+        default_factory=lambda given: _in_proportion(given, _STOP_RUNS, _STOP_TRIGGERS),
+        ge=3,
+        description="Level-0 runs of one time window at which writers should stop. By default "
+        f"{_STOP_TRIGGERS} times the runs that start a compaction, {_STOP_RUNS} at least.",
     )
     stop_pending_bytes: Bytes = Field(
-        default=256 << 30,
+        default_factory=lambda given: max(
+            _STOP_PENDING_BYTES, _STOP_TARGETS * given.get("level1_target_bytes", 0)
+        ),
         ge=1,
         description="Bytes waiting for compaction at which writers should stop; from half of that they "
-        "should slow down.",
+        f"should slow down. By default {_STOP_TARGETS} times the target of level 1, "
+        f"{size_text(_STOP_PENDING_BYTES)} at least.",
     )
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.slow_runs < self.level0_trigger_runs:
+            raise ConfigError(
+                SLOW_RUNS,
+                f": {self.slow_runs} is less than the {self.level0_trigger_runs} runs of ",
+                LEVEL0_TRIGGER_RUNS,
+                ", so writers would wait for compactions that are not due; raise it, or lower the other",
+            )
+        if self.stop_runs <= self.slow_runs:
+            raise ConfigError(
+                STOP_RUNS,
+                f": {self.stop_runs} is not more than the {self.slow_runs} runs of ",
+                SLOW_RUNS,
+                "; raise it, or lower the other",
+            )
+        if self.stop_pending_bytes < self.level1_target_bytes:
+            raise ConfigError(
+                STOP_PENDING_BYTES,
+                f": {size_text(self.stop_pending_bytes)} is less than the "
+                f"{size_text(self.level1_target_bytes)} of ",
+                LEVEL1_TARGET_BYTES,
+                ", up to which nothing has to be compacted; raise it, or lower the other",
+            )
+        return self
 
     def level_target_bytes(self, level: int) -> int:
         return int(self.level1_target_bytes * self.level_multiplier ** (level - 1))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field
+from pydantic.fields import FieldInfo
 
 from compactor.settings import units
 from lsm_fragment.names import parse_name, split_outside_quotes
@@ -26,12 +27,33 @@ class Written:
     """Writes a default or a bound."""
 
 
+def kinds_in(annotation: Any) -> Iterator[Any]:
+    """Yields the types and the metadata in an annotation."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from kinds_in(part)
+
+
+def written_as(field: FieldInfo) -> Written | None:
+    """Returns the textual form of a setting whose values are texts with units; None for others."""
+    kinds = (*field.metadata, *kinds_in(field.annotation))
+    return next((kind for kind in kinds if isinstance(kind, Written)), None)
+
+
+def text_of(field: FieldInfo, value: Any) -> str:
+    """Writes a setting's value as users do."""
+    written = written_as(field)
+    if written is not None:
+        return written.show(value)
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
 def parsed(parse: Callable[[str], object]) -> BeforeValidator:
     """Returns a validator that parses strings and passes other values through."""
     return BeforeValidator(lambda given: parse(given) if isinstance(given, str) else given)
 
 
-_DURATION: Final = Written("DURATION", units.duration_text)
+_DURATION: Final = Written("DURATION", units.exact_duration_text)
 Duration = Annotated[float, parsed(units.duration_seconds), Field(ge=0), _DURATION]
 """Seconds, written as `90s`, `15m`, `6h`, `7d`, `2w` or `0`."""
 Seconds = Annotated[

@@ -6,7 +6,7 @@ the Spark data source and keys of YAML are fields, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +19,9 @@ class Settings(BaseModel):
     """Settings whose constructor takes values or their textual forms, and raises `ConfigError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    of_run: ClassVar[frozenset[str]] = frozenset()
+    """The fields that belong to a run or a machine, and are no properties of a table."""
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -41,6 +41,15 @@ def duration_text(seconds: float) -> str:
     return f"{seconds / size:,.0f}{unit}"
 
 
+def exact_duration_text(seconds: float) -> str:
+    """Formats seconds exactly, in the largest unit that divides them and gives at least 2."""
+    units = [(unit, size) for unit, size in reversed(_UNIT_SECONDS.items()) if unit != "w"]
+    for unit, size in units:
+        if seconds >= 2 * size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{Decimal(repr(float(seconds))).normalize():f}s"
+
+
 def size_bytes(text: str) -> int:
     """Parses a size such as `512MiB`, `2Gi`, `1.5GB`, `100k` or a number of bytes, and returns the bytes.
 

@@ -15,6 +15,7 @@ from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec, check_skip_column
 from compactor.rows.policy import APPEND, RowPolicy, Ttl
+from compactor.settings.properties import Properties, Value
 from compactor.table.numbers import (
     MAX_SKIP_BYTES,
     MAX_TTL_SECONDS,
@@ -69,8 +70,10 @@ class TableMetadata:
     """Those of them whose values must never show again, at whatever version the table is."""
     skips: SkipSpec = NO_SKIPS
     """The columns for which new fragments get a skip index."""
-    properties: tuple[tuple[str, str], ...] = ()
-    """Values by name that writers of the table have to remember."""
+    remembered: tuple[tuple[str, str], ...] = ()
+    """Texts by name that writers have to remember along with the rows."""
+    properties: Properties = ()
+    """The settings that were chosen for the table."""
 
     @property
     def expires(self) -> bool:
@@ -150,6 +153,7 @@ class TableMetadata:
             **({"retired": list(self.retired)} if self.retired else {}),
             **({"redacted": list(self.redacted)} if self.redacted else {}),
             **({"skip_index": self.skips.to_json()} if self.skips.columns else {}),
+            **({"remembered": dict(self.remembered)} if self.remembered else {}),
             **({"properties": dict(self.properties)} if self.properties else {}),
         }
 
@@ -166,7 +170,10 @@ class TableMetadata:
             retired=msgspec.convert(value.get("retired", ()), tuple[str, ...]),
             redacted=msgspec.convert(value.get("redacted", ()), tuple[str, ...]),
             skips=SkipSpec.from_json(value["skip_index"]) if value.get("skip_index") else NO_SKIPS,
-            properties=tuple(msgspec.convert(value.get("properties", {}), dict[str, str]).items()),
+            remembered=tuple(msgspec.convert(value.get("remembered", {}), dict[str, str]).items()),
+            properties=tuple(
+                sorted(msgspec.convert(value.get("properties", {}), dict[str, Value]).items())
+            ),
         )
         table._check_columns()
         if table.ttl is not None:

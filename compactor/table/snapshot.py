@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Self
 
 from compactor.errors import DataError
+from compactor.settings.properties import Properties
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
@@ -146,6 +147,11 @@ class Snapshot:
         """The metadata; the table must exist."""
         assert self.metadata is not None, "version 0 has no metadata"
         return self.metadata
+
+    @property
+    def properties(self) -> Properties:
+        """The table's properties; none without a table."""
+        return () if self.metadata is None else self.metadata.properties
 
     def keeps(self, version: int) -> bool:
         """Says whether vacuums have left the objects of a version alone."""

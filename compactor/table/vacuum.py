@@ -18,8 +18,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from pydantic import Field
-
 from compactor.common.counts import counted
 from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
@@ -30,8 +28,8 @@ from compactor.errors import (
     TableError,
     TableNotFoundError,
 )
-from compactor.settings.fields import Duration
-from compactor.settings.model import Settings
+from compactor.settings.properties import tuned
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import ObjectInfo, UnfinishedUpload, create_own
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -64,8 +62,8 @@ Log files are small, and removing one under a running commit makes its outcome u
 """
 
 
-class _TaggedError(Exception):
-    """A version was tagged after the log had been read."""
+class _ChangedError(Exception):
+    """A version was tagged, or the table was told to keep others, after the log had been read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,31 +95,13 @@ class VacuumReport:
         return asdict(self)
 
 
-class VacuumSettings(Settings):
-    """Settings of a vacuum."""
-
-    grace_seconds: Duration = Field(
-        default=86_400.0, description="Uncommitted attempts that began longer ago count as dead."
-    )
-    retain_seconds: Duration = Field(
-        default=86_400.0, description="Keep versions readable that were current within this time."
-    )
-    allow_shrinking: bool = Field(
-        default=False,
-        description="Remove older versions although the newer ones have less than half of their rows (with "
-        "row policies that merge: a twentieth).",
-    )
-    dry_run: bool = Field(default=False, description="Count the objects, and remove nothing.")
-    deleters: int = 16
-    """Requests at a time; 1 starts no threads."""
-
-
 def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
     """Removes unreferenced fragments, log files, checkpoints and unfinished uploads.
 
-    Two vacuums at once do no harm. Before it removes anything, raises `TableNotFoundError` without a log,
-    `DataError` if the log is damaged or a checkpoint contradicts it, and `TableError` if most rows of the
-    table would be gone for good. Raises `StoreError` where the store refuses; the next run removes the rest.
+    settings: what is not set explicitly is as the table's properties say. Two vacuums at once do no harm.
+    Before it removes anything, raises `TableNotFoundError` without a log, `DataError` if the log is damaged
+    or a checkpoint contradicts it, and `TableError` if most rows of the table would be gone for good. Raises
+    `StoreError` where the store refuses; the next run removes the rest.
     """
     return _Vacuum(log, settings).run()
 
@@ -130,16 +110,16 @@ class _Vacuum:
     def __init__(self, log: CommitLog, settings: VacuumSettings) -> None:
         self._log = log
         self._store = log.store
-        self._settings = settings
+        self._told = self._settings = settings
         self._now_ms = log.clock.now_unix_ms()
 
     def run(self) -> VacuumReport:
         for _ in range(_MAX_TRIES):
-            with contextlib.suppress(_TaggedError):
+            with contextlib.suppress(_ChangedError):
                 return self._run()
         raise CommitConflictError(
-            f"{self._store.url}: versions were tagged {_MAX_TRIES} times while the log was read; nothing was "
-            "removed: run the vacuum again"
+            f"{self._store.url}: tags or properties were set {_MAX_TRIES} times while the log was read; "
+            "nothing was removed: run the vacuum again"
         )
 
     def _run(self) -> VacuumReport:
@@ -195,6 +175,7 @@ class _Vacuum:
             snapshot = self._log.refresh()
             if snapshot.version == 0:
                 raise TableNotFoundError(self._without_table())
+            self._settings = tuned(self._told, snapshot.properties)
             try:
                 return snapshot, self._prove(snapshot, listing)
             except OvertakenError:
@@ -288,10 +269,12 @@ class _Vacuum:
         return _objects_of(e for version in versions for e in version.changes.adds).union(*memos)
 
     def _move_boundaries(self, snapshot: Snapshot, proved: _Proved) -> Changes:
-        """Raises `_TaggedError` if a tag came since the proof: what its version needs was not looked up."""
+        """Raises `_ChangedError` if what is to be kept changed since the proof: it was not looked up."""
         kept = proved.boundaries.kept
         if any(t.version < kept for t in snapshot.tags if t not in proved.snapshot.tags):
-            raise _TaggedError
+            raise _ChangedError
+        if tuned(self._told, snapshot.properties) != self._settings:
+            raise _ChangedError
         min_base_version, oldest = proved.boundaries.min_base_version, proved.boundaries.oldest
         if not self._settings.grace_seconds:
             min_base_version = snapshot.version + 1

@@ -52,7 +52,7 @@ class Events(Silent):
             sink(event)
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
-        debt = debt_of(driver.log.latest, driver.policy)
+        debt = debt_of(driver.log.latest, driver.policy_for(driver.log.latest))
         for compaction in compactions:
             spec = compaction.spec
             self.say(

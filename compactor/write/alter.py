@@ -1,4 +1,4 @@
-"""Renames, drops, redacts and reorders columns in one commit that rewrites no fragment.
+"""Renames, drops, redacts and reorders columns, and sets properties, in one commit that rewrites no fragment.
 
 Fragments keep their columns' stored names. Old fragments stay readable, and earlier versions of the table
 show their own columns. Compactions leave out dropped columns.
@@ -17,6 +17,7 @@ from compactor.errors import UsageError
 from compactor.files.column_names import flaw_of
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowKind
+from compactor.settings.properties import Value, changed
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -40,6 +41,8 @@ class Alteration:
     """Skip indexes by the columns' new names; None removes one."""
     skip_bytes: int | None = None
     """New maximum bytes of a skip index per column and row group."""
+    properties: Mapping[str, object] = field(default_factory=dict)
+    """Values of properties, as `compactor.settings.properties.changed` takes them; None unsets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class AlterReport:
     version: int
     columns: tuple[str, ...]
     """Names of the columns in order."""
+    properties: Mapping[str, Value]
+    """The properties that are set, by name."""
     waiting: tuple[str, ...]
     """Keys of the fragments that hold dropped columns until they are compacted."""
 
@@ -62,13 +67,18 @@ def alter_report(after: Snapshot) -> AlterReport:
         if not retired.isdisjoint(entry.columns)
     )
     names = after.table.shown_schema.names
-    return AlterReport(after.version, tuple(names), tuple(sorted(waiting)))
+    return AlterReport(
+        version=after.version,
+        columns=tuple(names),
+        properties=dict(after.table.properties),
+        waiting=tuple(sorted(waiting)),
+    )
 
 
 def alter_table(log: CommitLog, alteration: Alteration) -> Snapshot:
     """Commits the alteration and returns the new snapshot.
 
-    Raises `UsageError` with the column that does not allow the change.
+    Raises `UsageError` with the column that does not allow the change, `ConfigError` with the property.
     """
 
     def prepare(latest: Snapshot) -> Changes:
@@ -83,8 +93,10 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
     stored = {
         name: _stored(table, name) for name in [*change.renames, *change.drops, *change.redacts]
     }
-    if not (stored or change.order or change.skips or change.skip_bytes):
-        raise UsageError("nothing to change: name a column to rename, drop, redact or put first")
+    if not (stored or change.order or change.skips or change.skip_bytes or change.properties):
+        raise UsageError(
+            "nothing to change: name a column to rename, drop, redact or put first, or a property to set"
+        )
     gone = [stored[name] for name in [*change.drops, *change.redacts]]
     if len(set(gone)) < len(gone):
         raise UsageError("a column is named twice among those to drop or redact")
@@ -123,6 +135,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         retired=tuple(retired),
         redacted=(*table.redacted, *(stored[name] for name in change.redacts)),
         skips=replace(table.skips, columns=skips),
+        properties=changed(table.properties, change.properties),
     )
     result = _with_skips(result, change)
     for name, count in Counter(result.shown_schema.names).items():

@@ -79,7 +79,7 @@ def _fixed_columns(table: TableMetadata) -> dict[str, str]:
             fixed[table.shown_name(column.column)] = (
                 "is part of the key, by which the table merges rows: delete the rows, and append others"
             )
-    source = dict(table.properties).get(KEY_OF)
+    source = dict(table.remembered).get(KEY_OF)
     if source is not None:
         fixed[table.shown_name(source)] = "belongs to an entity merge, which writes it"
     return fixed

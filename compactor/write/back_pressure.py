@@ -11,7 +11,9 @@ from compactor.common.counts import counted
 from compactor.common.setting_keys import BACK_PRESSURE
 from compactor.errors import BackPressureError
 from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
-from compactor.settings.compaction import Policy
+from compactor.planner.plan import plan_compactions
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 
 _SLOW_SECONDS: Final = 5.0
@@ -30,18 +32,24 @@ class Reaction(StrEnum):
 
 
 class BackPressure:
-    """A gate that a writer passes before each file."""
+    """A gate that a writer passes before each file.
+
+    It judges as compactions do: by the properties of the table, unless it is told otherwise. A writer never
+    waits for compactions that are not due: they would wait for each other.
+    """
 
     def __init__(
         self,
         reaction: Reaction,
         *,
         policy: Policy | None = None,
+        settings: CompactionSettings | None = None,
         max_wait_seconds: float = 600.0,
         clock: Clock | None = None,
     ) -> None:
         self._reaction = reaction
         self._policy = policy or Policy()
+        self._settings = settings or CompactionSettings()
         self._max_wait_seconds = max_wait_seconds
         self._clock = clock or SystemClock()
 
@@ -60,7 +68,7 @@ class BackPressure:
 
     def _wait(self, log: CommitLog, debt: Debt) -> None:
         waited = 0.0
-        while debt.pressure is Pressure.STOP:
+        while debt.pressure is Pressure.STOP and self._is_any_due(log):
             if waited >= self._max_wait_seconds:
                 raise BackPressureError(
                     f"{log.store.url}: waited {waited:.0f} s for compaction to catch up: "
@@ -73,8 +81,22 @@ class BackPressure:
             self._clock.sleep(_POLL_SECONDS)
             waited += _POLL_SECONDS
             debt = self._look(log)
-        if debt.pressure is Pressure.SLOW:
-            self._clock.sleep(_SLOW_SECONDS * (debt.score - SLOW_SCORE) / (1 - SLOW_SCORE))
+        if debt.pressure is not Pressure.HEALTHY:
+            share = min(1.0, (debt.score - SLOW_SCORE) / (1 - SLOW_SCORE))
+            self._clock.sleep(_SLOW_SECONDS * share)
 
     def _look(self, log: CommitLog) -> Debt:
-        return debt_of(log.refresh(), self._policy)
+        snapshot = log.refresh()
+        return debt_of(snapshot, tuned(self._policy, snapshot.properties))
+
+    def _is_any_due(self, log: CommitLog) -> bool:
+        """Says whether compactions run, or are due, or would be if they were not held up."""
+        snapshot = log.latest
+        plan = plan_compactions(
+            snapshot,
+            tuned(self._policy, snapshot.properties),
+            tuned(self._settings, snapshot.properties),
+            self._clock.now_unix_ms(),
+        )
+        held_up = plan.blocked or plan.refused or snapshot.quarantine
+        return bool(plan or snapshot.leases or held_up)

@@ -47,7 +47,7 @@ class RestoreReport:
     fragments_removed: int
     """Fragments of later versions that left."""
     columns_changed: bool
-    """Whether the metadata (columns, names, properties) are others than before."""
+    """Whether the metadata (columns, names, indexes) are others than before."""
     rows_before: int
     """Rows of the newest version, without deleted ones."""
     rows: int
@@ -126,10 +126,16 @@ def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetada
     """Returns the earlier metadata, with columns that were dropped since and did not exist then.
 
     A writer that began before they were dropped may still have their values, which must stay unread.
+    Properties stay as they are: they say how the table is worked on, not what is in it.
     """
     gone = (name for name in latest.retired if name not in target.schema.names)
     retired = dict.fromkeys((*target.retired, *gone))
-    return replace(target, retired=tuple(retired), redacted=latest.redacted)
+    return replace(
+        target,
+        retired=tuple(retired),
+        redacted=latest.redacted,
+        properties=latest.properties,
+    )
 
 
 def _rows(snapshot: Snapshot) -> int:

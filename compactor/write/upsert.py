@@ -51,6 +51,6 @@ class Upsert(Adding):
         if values.null_count:
             row = rows_before + int(np.flatnonzero(np.asarray(values.is_null()))[0])
             raise InputError(
-                f"{path}, row {row + 1:,}: {plan.metadata.shown_name(sequence)!r} is null, which makes it the "
-                "oldest row of its key; nothing was changed: give it a value, or append the rows"
+                f"{path}, row {row + 1:,}: {plan.metadata.shown_name(sequence)!r} is null, which makes "
+                "it the oldest row of its key; nothing was changed: give it a value, or append the rows"
             )

@@ -77,7 +77,9 @@ def _fields(kind: type) -> Iterator[str]:
             yield f"{field.name}: {field.type}{shown}"
     elif issubclass(kind, BaseModel):
         for name, info in kind.model_fields.items():
-            yield f"{name}: {kind.__annotations__[name]} = {_default(info.default)}"
+            is_derived = info.default_factory is not None  # from the other fields
+            shown = "..." if is_derived else _default(info.default)
+            yield f"{name}: {kind.__annotations__[name]} = {shown}"
 
 
 def _default(value: Any) -> str:

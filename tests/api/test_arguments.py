@@ -120,6 +120,7 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.alter(order=[None]), "order.0"),
     (lambda t, _: t.alter(skips={"t": "tree"}), "skips.t"),
     (lambda t, _: t.alter(skip_bytes=0), "skip_bytes"),
+    (lambda t, _: t.alter(properties=["stop_runs"]), "properties"),
     (lambda t, _: t.verify(on_progress=5), "on_progress"),
     (lambda t, _: t.restore(version="1"), "version"),
     (lambda t, _: t.restore(version=1, dry_run=1), "dry_run"),

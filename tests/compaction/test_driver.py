@@ -21,13 +21,14 @@ from compactor.errors import StoreUnreachableError, UnknownOutcomeError
 from compactor.resources.errors import MemoryLimitError
 from compactor.rows.fold import FoldError
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import MAX_ABANDONED
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
 from tests.faults import Drop, LoseAnswer, Stall, calls

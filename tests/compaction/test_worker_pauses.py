@@ -58,7 +58,7 @@ def test_a_result_that_a_store_does_not_take_for_a_day_is_offered_now_and_then()
 
     log = CommitLog(store, time)
     driver = Driver(log, DriverSettings(policy=Policy(strategy=Strategy.FULL)))
-    worker = Worker([driver], InProcessEngine(run), policy=driver.policy, clock=time)
+    worker = Worker([driver], InProcessEngine(run), clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     # Every 30 to 60 seconds, after a few quick tries, and when it is told to stop.
     assert DAY / 60 < len(store.calls) < DAY / 30 + 100
@@ -103,7 +103,7 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
         CommitLog(store, time), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))
     )
     engine, told = Both(store), Told()
-    worker = Worker([driver], engine, policy=driver.policy, clock=time, listener=told)
+    worker = Worker([driver], engine, clock=time, listener=told)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     assert told.failures == [None]
     # As often as it looks at an idle table.
@@ -117,7 +117,7 @@ def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
     store.faults.add(Stall(lambda: time.sleep(-10_000_000)), at=calls().first())
     store.faults.add(Drop())
     driver = Driver(CommitLog(store, time), DriverSettings())
-    worker = Worker([driver], InProcessEngine(), policy=driver.policy, clock=time)
+    worker = Worker([driver], InProcessEngine(), clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     assert len(store.calls) > DAY / 60
 
@@ -165,7 +165,7 @@ def test_what_may_end_a_worker_runs_while_no_other_table_has_anything_to_lose() 
         for store in stores.values()
     ]
     engine = Slots(stores)
-    worker = Worker(drivers, engine, policy=settings.policy, clock=time)
+    worker = Worker(drivers, engine, clock=time)
     worker.run(time, poll_seconds=5, drain_seconds=30)  # type: ignore[arg-type]
     with_suspects = [
         running for running in engine.together if suspects & {key for _, key in running}

@@ -25,10 +25,11 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.errors import InputError, JobError, UsageError
 from compactor.read.scan import scan
 from compactor.settings.compaction import Strategy as Compaction
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.delete import delete_rows
 from tests.entities.support import rows, run, spec, write
 from tests.entities.test_against_model import MIXED, ONE_TYPE, STRATEGIES, SURVIVORS

@@ -29,10 +29,11 @@ from compactor.read.export import export_file
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file

@@ -17,11 +17,12 @@ from compactor.errors import UsageError, VersionNotFoundError
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
 from compactor.report.data import Verdict
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table import commit_log
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
 from compactor.table.tags import Moment
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Lease, Operation
 from tests.report.support import EAGER, MadeUp, compacted, report_of
 from tests.support.memory_store import MemoryStore

@@ -11,8 +11,8 @@ from compactor.cli.main import cli
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
+from compactor.settings.vacuum import VacuumSettings
 from compactor.simulate.settings import SimulationSettings
-from compactor.table.vacuum import VacuumSettings
 from compactor.write.ingest.settings import IngestSettings
 
 OPTIONS_OF: Final[dict[str, tuple[type[Settings], ...]]] = {

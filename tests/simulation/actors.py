@@ -29,6 +29,7 @@ from compactor.errors import (
     VersionNotFoundError,
 )
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
@@ -36,7 +37,7 @@ from compactor.table.metadata import TimeWindows
 from compactor.table.missing import missing_explained
 from compactor.table.object_names import deletions_key, fragment_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.lost_fragments import drop_fragment
 from compactor.write.restore import restore_version
@@ -417,7 +418,7 @@ def run_worker(world: World, owner: str, seconds: float) -> None:
     """seconds: for which it watches; 0: until nothing is due."""
     log = world.log()
     driver = make_driver(world, log, owner)
-    loop = Worker([driver], Engine(world, log), policy=driver.policy, clock=world.clock)
+    loop = Worker([driver], Engine(world, log), clock=world.clock)
     if seconds:
         loop.run(Stop(world.scheduler, seconds), poll_seconds=20, drain_seconds=30)  # type: ignore[arg-type]
     else:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from compactor.errors import CompactorError, ObjectNotFoundError
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import ObjectInfo
 from compactor.table.deletions import read_deletion
 from compactor.table.entry import Deletion, FragmentEntry
@@ -29,7 +30,6 @@ from compactor.table.object_names import (
 )
 from compactor.table.repair import diagnose
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings
 from compactor.table.version import Changes, Operation, Version
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.vandal import Vandal

@@ -13,11 +13,12 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.worker import Worker
 from compactor.errors import DataError
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table import commit_log
 from compactor.table import vacuum as vacuuming
 from compactor.table.commit_log import CommitLog
 from compactor.table.repair import repair
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.tags import end_tag
 from tests.faults import Crash
 from tests.faults.chances import Chances
@@ -275,7 +276,7 @@ def _compact_as_command(world: World) -> None:
         policy=Policy(strategy=Strategy.FULL), compaction=world.settings, gives_up=True
     )
     driver = Driver(log, settings, ids=world.name, owner=owner, owner_is_gone=world.is_gone)
-    Worker([driver], Engine(world, log), policy=driver.policy, clock=world.clock).run_until_idle()
+    Worker([driver], Engine(world, log), clock=world.clock).run_until_idle()
 
 
 def _vacuum(world: World) -> None:

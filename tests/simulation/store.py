@@ -26,9 +26,9 @@ from compactor.errors import (
 )
 from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import UploadMemory
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload
 from compactor.table.object_names import LOG_PREFIX
-from compactor.table.vacuum import VacuumSettings
 from tests.faults import Call, Crash, Fault, LoseAnswer, Refuse
 from tests.faults.chances import Chances
 from tests.faults.store import unanswered

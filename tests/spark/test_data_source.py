@@ -18,12 +18,13 @@ from compactor import Table
 from compactor.common.clock import SystemClock
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.spark import register
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
 from tests.support.s3_server import S3Server

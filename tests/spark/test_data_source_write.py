@@ -26,6 +26,7 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.rows.policy import RowKind
+from compactor.settings.vacuum import VacuumSettings
 from compactor.spark.source.batches import Batch, is_taken
 from compactor.spark.source.source import FragmentsDataSource
 from compactor.spark.source.types import from_spark
@@ -33,7 +34,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.clocks import TRUST_VARIABLE
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Operation
 from tests.support.samples import SAMPLES
 from tests.support.tables import compact_table
@@ -446,7 +447,7 @@ def test_a_stream_that_is_complete_anew_replaces_what_it_wrote(url: str) -> None
 
 
 def test_a_memory_of_batches_that_is_damaged_is_an_error() -> None:
-    table = TableMetadata(schema=pa.schema([]), sort=(), properties=(("batches", "[1]"),))
+    table = TableMetadata(schema=pa.schema([]), sort=(), remembered=(("batches", "[1]"),))
     with refuses(DataError):
         is_taken(Batch("q", 0), table, "somewhere")
 

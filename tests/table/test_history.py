@@ -15,13 +15,14 @@ from compactor.errors import (
     UnknownOutcomeError,
     VersionNotFoundError,
 )
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import key_range
 from compactor.table.object_names import checkpoint_key, fragment_key, parse_checkpoint, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import LOG_GRACE_SECONDS, VacuumSettings, vacuum
+from compactor.table.vacuum import LOG_GRACE_SECONDS, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from lsm_fragment.container.footer import ColumnBytes
 from tests.faults import Drop, Faults, Stall, calls

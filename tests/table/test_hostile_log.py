@@ -11,6 +11,7 @@ import xxhash
 from msgspec import structs
 
 from compactor.errors import DataError, StoreError, TableError
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import UnfinishedUpload
 from compactor.stores.s3 import S3Store
 from compactor.table import commit_log
@@ -23,7 +24,7 @@ from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.object_names import checkpoint_key, deletions_key, fragment_key, version_key
 from compactor.table.repair import diagnose, log_faults, repair
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import MIN_SHRINK_ROWS, VacuumSettings, vacuum
+from compactor.table.vacuum import MIN_SHRINK_ROWS, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from tests.faults import Damage, Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import DataError, StaleAttemptError
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import create_own
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.object_names import memo_key, parse_checkpoint, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows

@@ -10,9 +10,10 @@ from compactor.errors import ObjectNotFoundError, OvertakenError, PermissionDeni
 from compactor.predicate.parse import parse_where
 from compactor.read.scan import scan
 from compactor.read.verify import verify
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.delete import delete_rows
 from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore

@@ -105,7 +105,7 @@ class StopAfter:
 
 
 def watch(driver: Driver, health: Health, turns: int) -> None:
-    worker = Worker([driver], InProcessEngine(), policy=driver.policy, listener=Listeners([health]))
+    worker = Worker([driver], InProcessEngine(), listener=Listeners([health]))
     worker.run(StopAfter(turns), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
 
 
@@ -161,9 +161,7 @@ def test_a_store_that_stays_away_is_asked_less_and_less_often() -> None:
     append_table(store, log_rows(10, 1), "service,ts:desc")
     store.faults.add(Drop())
     driver, waits = Driver(CommitLog(store), DriverSettings()), Waits()
-    worker = Worker(
-        [driver], InProcessEngine(), policy=driver.policy, clock=Sleepless(), listener=waits
-    )
+    worker = Worker([driver], InProcessEngine(), clock=Sleepless(), listener=waits)
     worker.run(StopAfter(6), poll_seconds=0, drain_seconds=0)  # type: ignore[arg-type]
     assert len(waits.seconds) == 6
     for failures, seconds in enumerate(waits.seconds):  # doubling, with jitter

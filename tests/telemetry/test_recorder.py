@@ -97,7 +97,7 @@ def test_counters_of_a_compaction_are_those_of_its_report_and_of_the_server(
     # And the table afterwards.
     snapshot = CommitLog(store).current()
     assert value("table_version", table=url) == snapshot.version == report.version
-    assert value("debt_score", table=url) == debt_of(snapshot, driver.policy).score
+    assert value("debt_score", table=url) == debt_of(snapshot, driver.policy_for(snapshot)).score
     sizes = [entry.size_bytes for entry in snapshot.fragments.values()]
     levels = {entry.level for entry in snapshot.fragments.values()}
     assert sum(value("level_bytes", table=url, level=str(n)) or 0 for n in levels) == sum(sizes)

@@ -22,11 +22,12 @@ from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.resources import budget as budget_module
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Version
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches

@@ -9,7 +9,7 @@ from compactor.write.back_pressure import BackPressure, Reaction
 from tests.compaction.test_driver import World, outcome
 from tests.support.wording import refuses
 
-POLICY = Policy(slow_runs=2, stop_runs=4)
+POLICY = Policy(level0_trigger_runs=2, slow_runs=2, stop_runs=4)
 
 
 def pressure(world: World, reaction: Reaction = Reaction.WAIT) -> BackPressure:

@@ -18,10 +18,11 @@ from compactor.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import fragment_key, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.restore import restore_version
 from tests.faults import LoseAnswer, Stall, calls

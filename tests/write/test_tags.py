@@ -9,8 +9,9 @@ import pytest
 
 from compactor import Policy, Strategy, Table
 from compactor.errors import UsageError, VersionNotFoundError
+from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
-from compactor.table.vacuum import VacuumSettings, vacuum
+from compactor.table.vacuum import vacuum
 from compactor.write.tags import end_tag, set_tag
 from tests.faults import LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore

@@ -1,4 +1,4 @@
-"""Remembers in a table's properties which numbered batches it has taken in.
+"""Remembers in a table's metadata which numbered batches it has taken in.
 
 Rows and memory change in one commit, so a batch that comes twice is in the table once. The idea is that of
 Delta's transaction identifiers.
@@ -14,7 +14,7 @@ from compactor.errors import DataError
 from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import cause_of
 
-_PROPERTY: Final = "batches"
+_NAME: Final = "batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ def with_batch(metadata: TableMetadata, batch: Batch, url: str) -> TableMetadata
     """Returns the metadata that remembers the batch. Raises `DataError`."""
     newest = {**_newest(metadata, url), batch.app_id: batch.number}
     text = json.dumps(newest, separators=(",", ":"), sort_keys=True)
-    properties = {**dict(metadata.properties), _PROPERTY: text}
-    return replace(metadata, properties=tuple(properties.items()))
+    remembered = {**dict(metadata.remembered), _NAME: text}
+    return replace(metadata, remembered=tuple(remembered.items()))
 
 
 def _newest(metadata: TableMetadata, url: str) -> dict[str, int]:
     """Returns the number of the newest batch of each application."""
-    text = dict(metadata.properties).get(_PROPERTY, "{}")
+    text = dict(metadata.remembered).get(_NAME, "{}")
     try:
         return {str(app): int(number) for app, number in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{url}: the table's property 'batches' is damaged ({cause_of(error)})"
+            f"{url}: what the table remembers as 'batches' is damaged ({cause_of(error)})"
         ) from error

@@ -93,9 +93,10 @@ class Recorder(Silent):
         self.apply(mapping.of_awaited(driver.url, is_awaited=not snapshot.version))
         if snapshot.version:  # version 0: no table
             self.apply(mapping.of_backlog(driver.url, backlog_of(driver, snapshot)))
-            debt = debt_of(snapshot, driver.policy)
+            debt = debt_of(snapshot, driver.policy_for(snapshot))
             changes = mapping.of_snapshot(driver.url, snapshot, debt, known.levels)
-            self.apply(changes)
+            limit_bytes = driver.settings_for(snapshot).memory_limit_bytes
+            self.apply([*changes, Change(c.MEMORY_LIMIT_BYTES, limit_bytes, (driver.url,))])
             known.levels |= {
                 int(each.labels[1]) for each in changes if each.metric is c.LEVEL_FRAGMENTS
             }

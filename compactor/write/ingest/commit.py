@@ -70,7 +70,7 @@ def _changes(
 ) -> Changes:
     if latest.metadata is None or planned_on.metadata is None:
         if latest.version != planned_on.version:
-            is_same = replace(latest.table, schema=metadata.schema, properties=()) == metadata
+            is_same = replace(latest.table, schema=metadata.schema, remembered=()) == metadata
             if not is_same or not_null_paths(latest.table.schema) != not_null_paths(
                 metadata.schema
             ):

@@ -1,0 +1,139 @@
+"""Properties of a table: settings that the table stores, so that all who work on it use the same ones.
+
+A **property** is a field of a settings model that describes the table, not one run or machine; its name,
+type, unit, bounds and default are those of the field. A table stores only what was set, so that everything
+else follows the defaults of the program. What a run is told explicitly overrides the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from compactor.errors import ConfigError
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.fields import text_of
+from compactor.settings.mistakes import instead_of
+from compactor.settings.model import Settings
+from compactor.settings.names import as_flag
+from compactor.settings.vacuum import VacuumSettings
+
+Value: TypeAlias = bool | int | float | str
+Properties: TypeAlias = tuple[tuple[str, Value], ...]
+"""The properties that were set, by name, in ascending order of name."""
+_Model = TypeVar("_Model", bound=Settings)
+
+_MODELS: Final[tuple[type[Settings], ...]] = (Policy, CompactionSettings, VacuumSettings)
+MODEL_OF: Final[Mapping[str, type[Settings]]] = {
+    name: model
+    for model in reversed(_MODELS)
+    for name in model.model_fields
+    if name not in model.of_run
+}
+"""The model that declares each property."""
+_NAME_OF_FLAG: Final = {as_flag(name).removeprefix("--"): name for name in MODEL_OF}
+
+
+class Override(NamedTuple):
+    """A property of the table that a run is told to ignore."""
+
+    name: str
+    here: str
+    """The run's value, as users write it."""
+    stored: str
+
+
+def changed(properties: Properties, changes: Mapping[str, object]) -> Properties:
+    """Returns the properties after the changes. Pure. None unsets one, known to this program or not.
+
+    changes: values or their textual forms by name, which may be spelled as the flag is. Raises `ConfigError`
+    for an unknown name, a bad value, and values that contradict each other.
+    """
+    result: dict[str, Any] = dict(properties)
+    for given, value in changes.items():
+        name = given if value is None and given in result else _known(given)
+        result[name] = value
+    result = {name: value for name, value in result.items() if value is not None}
+    for model in _MODELS:
+        stored = {name: value for name, value in result.items() if _has(model, name)}
+        settings = _made(model, stored)
+        result.update((name, _plain(getattr(settings, name))) for name in stored)
+    return tuple(sorted(result.items()))
+
+
+def tuned(given: _Model, properties: Properties) -> _Model:
+    """Returns the settings of a run: what it was told explicitly, else the table's, else the defaults.
+
+    Raises `ConfigError` if the two contradict each other, or this program does not take a stored value.
+    """
+    model = type(given)
+    stored = {name: value for name, value in properties if _has(model, name)}
+    if not stored:
+        return given
+    told = {name: getattr(given, name) for name in given.model_fields_set}
+    try:
+        return model(**{**stored, **told})
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error.message}; the table's properties are: {properties_text(properties)}"
+        ) from None
+
+
+def overrides(given: Settings, properties: Properties) -> list[Override]:
+    """Returns where a run was told another value than the table has."""
+    return [
+        Override(name, shown(name, getattr(given, name)), shown(name, value))
+        for name, value in properties
+        if name in given.model_fields_set and getattr(given, name) != value
+    ]
+
+
+def with_sources(properties: Properties) -> dict[str, dict[str, Any]]:
+    """Returns all properties with their values and sources, for documents.
+
+    The source is `table`, `default`, or `unknown` for one that a newer program has set.
+    """
+    values: dict[str, dict[str, Any]] = {
+        name: {"value": value, "source": "table" if name in MODEL_OF else "unknown"}
+        for name, value in properties
+    }
+    settings = {model: tuned(model(), properties) for model in _MODELS}
+    for name, model in MODEL_OF.items():
+        default = {"value": getattr(settings[model], name), "source": "default"}
+        values.setdefault(name, default)
+    return dict(sorted(values.items()))
+
+
+def properties_text(properties: Properties) -> str:
+    """Writes properties as `--set` takes them, separated by commas."""
+    return ", ".join(f"{name}={shown(name, value)}" for name, value in properties)
+
+
+def shown(name: str, value: Any) -> str:
+    """Writes the value of a property as users do."""
+    model = MODEL_OF.get(name)
+    return str(value) if model is None else text_of(model.model_fields[name], value)
+
+
+def _has(model: type[Settings], name: str) -> bool:
+    return name in model.model_fields and name not in model.of_run
+
+
+def _known(name: str) -> str:
+    if name in MODEL_OF:
+        return name
+    if name in _NAME_OF_FLAG:
+        return _NAME_OF_FLAG[name]
+    raise ConfigError(f"no property {name!r}; {instead_of(name, sorted(MODEL_OF))}")
+
+
+def _made(model: type[_Model], values: Mapping[str, Any]) -> _Model:
+    """Raises `ConfigError` that calls settings by the names of properties."""
+    try:
+        return model(**values)
+    except ConfigError as error:
+        raise ConfigError(str(error.message)) from None
+
+
+def _plain(value: Any) -> Value:
+    return str(value) if isinstance(value, str) else value

@@ -1,0 +1,86 @@
+"""Properties of a table on the command line: set, shown, obeyed, and overridden for one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import SORT_BY, Cli, cli, write_parquet
+from tests.support.tables import log_rows
+
+__all__ = ["cli"]
+
+
+@pytest.fixture
+def path(cli: Cli, tmp_path: Path) -> Path:
+    """A table of three overlapping fragments."""
+    for number in range(3):
+        file = write_parquet(tmp_path, f"{number}.parquet", log_rows(100, number))
+        cli("ingest", tmp_path / "t", file, *SORT_BY)
+    return tmp_path / "t"
+
+
+def test_alter_sets_and_unsets_properties_and_inspect_shows_them(cli: Cli, path: Path) -> None:
+    said = cli("alter", path, "--set", "level0_trigger_runs=8", "--set", "memory-limit=1GiB")
+    assert said.splitlines()[1] == "properties: level0_trigger_runs=8, memory_limit_bytes=1GiB"
+    assert "properties level0_trigger_runs=8, memory_limit_bytes=1GiB" in cli("inspect", path)
+    shown = json.loads(cli("inspect", path, "--json"))["properties"]
+    assert shown["level0_trigger_runs"] == {"value": 8, "source": "table"}
+    assert shown["stop_runs"] == {"value": 80, "source": "default"}
+    assert shown["strategy"] == {"value": "leveled", "source": "default"}
+    cli("alter", path, "--unset", "memory_limit_bytes", "--unset", "level0_trigger_runs")
+    assert cli.out.splitlines()[1] == "properties: none is set"
+    assert "properties" not in cli("inspect", path)
+
+
+def test_compactions_obey_the_table_and_say_what_overrides_it(cli: Cli, path: Path) -> None:
+    assert "nothing to compact" in cli("compact", path, "--dry-run")
+    cli("alter", path, "--set", "level0_trigger_runs=2", "--set", "strategy=tiered")
+    assert "1 compaction of 3 fragments" in cli("compact", path, "--dry-run")
+    assert cli.err == ""
+    assert "nothing to compact" in cli("compact", path, "--dry-run", "--level0-trigger-runs", 4)
+    overridden = (
+        "compactor: warning: --level0-trigger-runs 4 overrides the table's 2 for this run\n"
+    )
+    assert cli.err == overridden
+    cli("compact", path, "--master", "in-process", "--level0-trigger-runs", 4)
+    assert cli.err == overridden
+    cli("compact", path, "--master", "in-process", "--level0-trigger-runs", 2)
+    assert "3 fragments compacted into 1" in cli.out
+    assert cli.err == ""
+
+
+def test_a_vacuum_obeys_the_table_and_says_what_overrides_it(cli: Cli, path: Path) -> None:
+    assert "versions from 1 to" in cli("vacuum", path, "--dry-run")
+    cli("alter", path, "--set", "retain=0", "--set", "grace=0")
+    assert "versions from 4 to 4" in cli("vacuum", path, "--dry-run")
+    assert "versions from 1 to 4" in cli("vacuum", path, "--dry-run", "--retain", "1h")
+    assert cli.err == "compactor: warning: --retain 60m overrides the table's 0s for this run\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--set", "level0_triger_runs=8"],
+        ["--set", "level0_trigger_runs"],
+        ["--set", "level0_trigger_runs=1"],
+        ["--set", "slow_runs=20", "--set", "level0_trigger_runs=100"],
+        ["--set", "stop_runs=50", "--set", "stop_runs=60"],
+        ["--set", "stop_runs=50", "--unset", "stop_runs"],
+        ["--unset", "warp"],
+    ],
+)
+def test_a_property_that_is_refused_changes_nothing(
+    cli: Cli, path: Path, options: list[str]
+) -> None:
+    cli.fails(2, "alter", path, *options)
+    assert json.loads(cli("inspect", path, "--json"))["version"] == 3
+
+
+def test_a_run_that_contradicts_the_table_is_refused_with_what_the_table_has(
+    cli: Cli, path: Path
+) -> None:
+    cli("alter", path, "--set", "slow_runs=30")
+    cli.fails(2, "compact", path, "--dry-run", "--level0-trigger-runs", 100)
