@@ -79,19 +79,25 @@ class Table(TableView):
         rows: Any,
         sort_by: str | None = None,
         options: IngestOptions | None = None,
+        properties: Mapping[str, str | int | float] | None = None,
     ) -> Self:
         """Creates a table from these rows.
 
         rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
         sort_by: the sort key, such as `service,host,timestamp:desc:nulls_first`; optional for a Parquet,
-        Arrow or fragment file that records its order, as exported files do. Raises `TableExistsError` if
-        there is a table already, and what `append` raises.
+        Arrow or fragment file that records its order, as exported files do.
+        properties: settings that the table stores, as `alter` takes them; those of `options` are stored too.
+        Raises `TableExistsError` if there is a table already, `ConfigError` with a property, and what
+        `append` raises.
         """
         log = CommitLog(open_store(fspath(url)))
         snapshot = log.refresh()
         if snapshot.metadata is not None:
             raise TableExistsError(f"{url}: there is a table already; open it with Table.open")
         table = cls(log, snapshot)
+        if properties:
+            options = options or IngestOptions()
+            options = replace(options, properties={**options.properties, **properties})
         table._ingest(rows, sort_by, options)
         return table
 

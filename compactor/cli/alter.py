@@ -9,7 +9,6 @@ from typing import TypeVar
 import click
 
 from compactor.cli.output import echo_json, echo_line
-from compactor.cli.properties import property_values
 from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
@@ -18,7 +17,7 @@ from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds, renaming
 from compactor.settings.fields import listed
-from compactor.settings.properties import properties_text
+from compactor.settings.properties import pairs, properties_text
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.names import parse_names, quoted
 
@@ -75,7 +74,7 @@ def alter_command(
     if len(new_names) < len(renames):
         raise UsageError("--rename: a column is named twice; name each once")
     first = _parsed_option("--order", lambda: parse_names(order)) if order else ()
-    given = property_values("--set", sets)
+    given = dict(_parsed_option("--set", lambda: pairs(sets)))
     if twice := sorted({*unsets}.intersection(given)):
         raise UsageError(f"--set and --unset: {twice[0]!r} is in both; name it once")
     report = open_table(table).alter(

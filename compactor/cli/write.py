@@ -14,6 +14,7 @@ import click
 from compactor.cli.csv_options import csv_options
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import address_of
@@ -25,6 +26,8 @@ from compactor.common.setting_keys import PROMOTE
 from compactor.errors import CompactorError, InputError, UnknownOutcomeError, message_of
 from compactor.files.text_options import TextOptions
 from compactor.planner.debt import Debt, Pressure
+from compactor.settings.compaction import CompactionSettings, Policy
+from compactor.settings.properties import told_by, tuned
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import ByteProgress, FilesIngest, IngestReport
@@ -84,11 +87,18 @@ def ingest_command(
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
     warner = _Warner()
-    pressure = BackPressure(Reaction(back_pressure))
-    with telemetry("ingest", address_of(table), targets) as told:
+    told = options.told
+    pressure = BackPressure(
+        Reaction(back_pressure),
+        policy=tuned(Policy(), told),
+        settings=tuned(CompactionSettings(), told),
+    )
+    with telemetry("ingest", address_of(table), targets) as telling:
         for path in files:
             check_input(path)
-        log = told.open_log(table)
+        log = telling.open_log(table)
+        if told:
+            say_overrides(log.refresh().properties, *told_by(told), named=str)
         reports: list[IngestReport] = []
         with (
             FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest,
@@ -100,7 +110,7 @@ def ingest_command(
                 for name in report.not_promoted:
                     why = f": {report.path} has no column {name!r}; nothing was promoted"
                     warn(Message(PROMOTE, why))
-                told.record(partial(mapping.of_ingest, report=report), log.store.url)
+                telling.record(partial(mapping.of_ingest, report=report), log.store.url)
                 if not as_json:
                     echo_line(
                         f"{report.path}: {counted(report.rows, 'row')}{_superseded(report)} in "

@@ -18,6 +18,7 @@ from compactor.errors import ConfigError
 from compactor.resources.cores import usable_cores
 from compactor.resources.merge_plan import MemorySettings
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder, Threads
+from compactor.settings.fragments import DEFAULT_ROWS_PER_ROW_GROUP, RowsPerRowGroup
 from compactor.settings.model import Settings
 from compactor.settings.units import size_text
 from lsm_fragment.container.writer import WriterOptions
@@ -51,9 +52,7 @@ class CompactionSettings(Settings):
         f"{_ROW_GROUP_DIVISOR}, {size_text(_MAX_ROW_GROUP_BYTES)} at most; with less than "
         f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_DIVISOR}.",
     )
-    max_rows_per_row_group: int = Field(
-        default=_WRITER.max_rows, ge=1, le=2**31 - 1, description="Maximum rows of a row group."
-    )
+    max_rows_per_row_group: RowsPerRowGroup = DEFAULT_ROWS_PER_ROW_GROUP
     compression_level: int = Field(
         default=_WRITER.compression_level,
         ge=0,

@@ -7,12 +7,13 @@ else follows the defaults of the program. What a run is told explicitly override
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from compactor.errors import ConfigError
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.fields import text_of
+from compactor.settings.fragments import FragmentSettings
 from compactor.settings.mistakes import instead_of
 from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
@@ -23,7 +24,12 @@ Properties: TypeAlias = tuple[tuple[str, Value], ...]
 """The properties that were set, by name, in ascending order of name."""
 _Model = TypeVar("_Model", bound=Settings)
 
-_MODELS: Final[tuple[type[Settings], ...]] = (Policy, CompactionSettings, VacuumSettings)
+_MODELS: Final[tuple[type[Settings], ...]] = (
+    Policy,
+    FragmentSettings,
+    CompactionSettings,
+    VacuumSettings,
+)
 MODEL_OF: Final[Mapping[str, type[Settings]]] = {
     name: model
     for model in reversed(_MODELS)
@@ -59,6 +65,24 @@ def changed(properties: Properties, changes: Mapping[str, object]) -> Properties
         settings = _made(model, stored)
         result.update((name, _plain(getattr(settings, name))) for name in stored)
     return tuple(sorted(result.items()))
+
+
+def pairs(given: str | Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Parses `NAME=VALUE`: a comma-separated text, or texts. Raises ValueError with the correct form."""
+    values: dict[str, str] = {}
+    for text in given.split(",") if isinstance(given, str) else given:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+        if name in values:
+            raise ValueError(f"{name!r} is given twice; give it once")
+        values[name] = value
+    return tuple(values.items())
+
+
+def told_by(properties: Properties) -> tuple[Settings, ...]:
+    """Returns the settings of a run for which these properties count, whatever the table has."""
+    return tuple(tuned(model(), properties) for model in _MODELS)
 
 
 def tuned(given: _Model, properties: Properties) -> _Model:

@@ -90,6 +90,8 @@ WRONG: list[tuple[Call, str]] = [
     (created(rows_per_fragment=np.int64(0)), "options.rows_per_fragment"),
     (created(rows_per_fragment=np.float64(2)), "options.rows_per_fragment"),
     (created(promotes="t"), "options.promotes"),
+    (created(properties=5), "options.properties"),
+    (lambda t, new: Untyped.create(new, ROWS, "k", properties=["stop_runs"]), "properties"),
     (created(promotes=("t",)), "options.promotes"),
     (lambda t, _: t.append(ROWS, 5), "options"),
     (lambda t, _: t.scan(5), "columns"),

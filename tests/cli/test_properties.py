@@ -84,3 +84,48 @@ def test_a_run_that_contradicts_the_table_is_refused_with_what_the_table_has(
 ) -> None:
     cli("alter", path, "--set", "slow_runs=30")
     cli.fails(2, "compact", path, "--dry-run", "--level0-trigger-runs", 100)
+
+
+def test_a_new_table_keeps_what_it_was_told_and_an_old_one_does_not(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = write_parquet(tmp_path, "rows.parquet", log_rows(100, 1))
+    told = ["--set", "stop_runs=90", "--set", "memory-limit=1GiB", "--rows-per-fragment", 40]
+    cli("ingest", tmp_path / "t", file, *SORT_BY, *told)
+    assert "3 fragments" in cli.out
+    properties = {"memory_limit_bytes": 1 << 30, "rows_per_fragment": 40, "stop_runs": 90}
+    assert set_in(cli, tmp_path / "t") == properties
+    cli("ingest", tmp_path / "t", file)
+    assert "3 fragments" in cli.out
+    cli("ingest", tmp_path / "t", file, "--rows-per-fragment", 50, "--set", "stop_runs=95")
+    assert "2 fragments" in cli.out
+    assert cli.err.splitlines() == [
+        "compactor: warning: stop_runs 95 overrides the table's 90 for this run",
+        "compactor: warning: rows_per_fragment 50 overrides the table's 40 for this run",
+    ]
+    assert set_in(cli, tmp_path / "t") == properties
+
+
+def test_a_writer_waits_by_a_threshold_of_this_run(cli: Cli, path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "0.parquet"
+    thresholds = ["--set", "level0_trigger_runs=2", "--set", "slow_runs=2", "--set", "stop_runs=3"]
+    cli("ingest", path, file)
+    assert cli.err == ""
+    cli("ingest", path, file, *thresholds)
+    assert "writers should stop" in cli.err
+    cli("alter", path, *thresholds)
+    cli("ingest", path, file)
+    assert "writers should stop" in cli.err
+
+
+def test_a_property_that_an_ingest_is_refused_creates_no_table(cli: Cli, tmp_path: Path) -> None:
+    file = write_parquet(tmp_path, "rows.parquet", log_rows(100, 1))
+    for wrong in ("stop_runs", "stop_runs=3", "warp=9"):
+        cli.fails(2, "ingest", tmp_path / "t", file, *SORT_BY, "--set", wrong)
+    assert not (tmp_path / "t").exists()
+
+
+def set_in(cli: Cli, path: Path) -> dict[str, object]:
+    """Returns the properties that a table has stored."""
+    shown = json.loads(cli("inspect", path, "--json"))["properties"]
+    return {name: p["value"] for name, p in shown.items() if p["source"] == "table"}

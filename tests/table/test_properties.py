@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compactor import Table
+from compactor import IngestOptions, Table
 from compactor.errors import ConfigError, TableError
 from compactor.planner.debt import Debt, Pressure
 from compactor.settings.compaction import Policy, Strategy
@@ -194,3 +195,21 @@ def test_a_retention_set_while_a_vacuum_reads_the_log_counts() -> None:
     slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
     vacuum(CommitLog(slow, clock), VacuumSettings(deleters=1))
     assert open_table(store, clock)._log.latest.oldest == 1
+
+
+# --- new tables ---
+
+
+def test_a_table_is_created_with_properties_that_later_writers_obey(tmp_path: Path) -> None:
+    table = Table.create(
+        tmp_path / "t", rows_of(0), "k", properties={"rows_per_fragment": 4, "retain_seconds": "7d"}
+    )
+    assert table.append(rows_of(10)).fragments == 3
+    assert table.append(rows_of(20), IngestOptions(rows_per_fragment=5)).fragments == 2
+    assert dict(table._log.latest.properties) == {
+        "rows_per_fragment": 4,
+        "retain_seconds": 604_800.0,
+    }
+    with refuses(ConfigError, "'warp'"):
+        Table.create(tmp_path / "u", rows_of(0), "k", properties={"warp": 9})
+    assert not (tmp_path / "u").exists()

@@ -118,7 +118,8 @@ class FragmentsOfFiles:
         self._attempt_id = attempt_id
         self._pool = pool
         self._sequence = FragmentSequence() if sequence is None else sequence
-        self._enough_rows = min(options.rows_per_fragment, options.writer.max_rows // 2)
+        self._rows_per_fragment = plan.rows_per_fragment
+        self._enough_rows = min(plan.rows_per_fragment, options.writer.max_rows // 2)
         """Files with fewer rows, and fewer bytes, share a fragment with the next one."""
         self._enough_bytes = min(options.buffer_bytes, options.writer.target_row_group_bytes // 2)
         self._waiting = _Held()
@@ -159,7 +160,7 @@ class FragmentsOfFiles:
         Raises `InputError`, and `FoldError` for a sum that overflows.
         """
         self._file = file
-        limit = self._options.rows_per_fragment
+        limit = self._rows_per_fragment
         own, rows = _Held(), 0
         for batch in conformed_rows(file, self._plan, self._on_rows):
             incoming, start = IncomingRows.of(batch), 0
@@ -201,7 +202,7 @@ class FragmentsOfFiles:
         """Returns whether the rest of a file shares a fragment with the files before it."""
         return (
             not self._is_enough(own)
-            and self._waiting.rows + own.rows <= self._options.rows_per_fragment
+            and self._waiting.rows + own.rows <= self._rows_per_fragment
             and self._waiting.memory + own.memory <= self._options.buffer_bytes
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
+from compactor.settings.properties import Properties, changed
 from compactor.table.metadata import TimeWindows
 from compactor.write.file_schema import OnConflict
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
@@ -23,7 +25,10 @@ BUFFER_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    rows_per_fragment: PositiveInt = 1_000_000
+    rows_per_fragment: PositiveInt | None = None
+    """Maximum rows of a fragment; None means the table's property of this name."""
+    max_rows_per_row_group: PositiveInt | None = None
+    """Maximum rows of a row group; None means the table's property of this name, else `writer.max_rows`."""
     writer: WriterOptions = field(default_factory=WriterOptions)
     windows: TimeWindows | None = None
     """Time windows of a new table."""
@@ -39,6 +44,8 @@ class IngestOptions:
     """Treatment of a column whose values do not fit the table's type."""
     text: TextOptions = PLAIN
     """How text files differ from UTF-8 and usual CSV."""
+    properties: Mapping[str, str | int | float] = field(default_factory=dict)
+    """Properties of a new table. For one that exists they count for this ingest."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files to split into one column per key."""
     buffer_bytes: PositiveInt = BUFFER_BYTES
@@ -48,3 +55,13 @@ class IngestOptions:
     """Maximum bytes of encoded columns in memory; the rest of the fragment goes to a temporary file."""
     threads: PositiveInt = field(default_factory=usable_cores)
     """Number of columns encoded in parallel; each takes about three times its bytes of memory."""
+
+    @property
+    def told(self) -> Properties:
+        """The properties that were chosen explicitly. Raises `ConfigError`."""
+        sizes = {
+            "rows_per_fragment": self.rows_per_fragment,
+            "max_rows_per_row_group": self.max_rows_per_row_group,
+        }
+        chosen = {name: value for name, value in sizes.items() if value is not None}
+        return changed((), {**self.properties, **chosen})

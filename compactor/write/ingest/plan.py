@@ -10,6 +10,8 @@ from compactor.common.setting_keys import NOT_NULL, ROW_POLICY, SORT_BY, TIME_CO
 from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
+from compactor.settings.fragments import FragmentSettings
+from compactor.settings.properties import changed, tuned
 from compactor.settings.units import duration_text
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -38,6 +40,7 @@ class IngestPlan:
     names: StoredNames
     base_version: int
     options: IngestOptions
+    rows_per_fragment: int
     has_counts: bool = False
     """Whether values of counted columns are counts of rows that were in the table before."""
 
@@ -54,7 +57,14 @@ def plan_ingest(
     if snapshot.metadata is None:
         log.check_not_lost()
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
+    told = options.told
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
+    if snapshot.metadata is None:
+        metadata = replace(metadata, properties=told)
+    sizes = tuned(FragmentSettings(), changed(metadata.properties, dict(told)))
+    if "max_rows_per_row_group" in sizes.model_fields_set:
+        writer = replace(options.writer, max_rows=sizes.max_rows_per_row_group)
+        options = replace(options, writer=writer)
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
@@ -74,6 +84,7 @@ def plan_ingest(
         names=names,
         base_version=snapshot.version,
         options=options,
+        rows_per_fragment=sizes.rows_per_fragment,
     )
 
 

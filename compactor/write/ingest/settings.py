@@ -6,7 +6,7 @@ The command line and the Spark data source share them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -28,11 +28,17 @@ from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.column_kinds import column_kinds
 from compactor.settings.fields import Bytes, Name, Seconds, WindowSeconds, Written, listed, names
+from compactor.settings.fragments import (
+    DEFAULT_ROWS_PER_FRAGMENT,
+    DEFAULT_ROWS_PER_ROW_GROUP,
+    RowsPerFragment,
+    RowsPerRowGroup,
+)
 from compactor.settings.model import Settings
+from compactor.settings.properties import pairs
 from compactor.table.metadata import TimeWindows
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest.options import IngestOptions
-from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, parse_sort_schema
 
@@ -48,22 +54,18 @@ def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
 class IngestSettings(Settings):
     """Settings of an ingest, from texts or values.
 
-    `on_conflict` and the sizes of fragments and row groups apply to the ingest, the others only to a new
-    table.
+    `on_conflict` applies to the ingest, and so do the sizes of fragments and row groups, which a new table
+    keeps as properties. The others apply only to a new table.
     """
 
     sort_by: str | None = Field(default=None, description="Sort schema of a new table.")
-    rows_per_fragment: int = Field(
-        default=_DEFAULTS.rows_per_fragment,
-        ge=1,
-        lt=2**31,
-        description="Maximum rows of a level-0 fragment.",
-    )
-    max_rows_per_row_group: int = Field(
-        default=_DEFAULTS.writer.max_rows,
-        ge=1,
-        lt=2**31,
-        description="Maximum rows of a row group.",
+    rows_per_fragment: RowsPerFragment = DEFAULT_ROWS_PER_FRAGMENT
+    max_rows_per_row_group: RowsPerRowGroup = DEFAULT_ROWS_PER_ROW_GROUP
+    properties: Annotated[
+        tuple[tuple[str, str], ...], BeforeValidator(pairs), Written("NAME=VALUE")
+    ] = Field(
+        default=(),
+        description="Property that a new table keeps. For another it counts for this ingest only.",
     )
     time_column: Name | None = Field(
         default=None, description="Sort column that divides a new table into time windows."
@@ -153,8 +155,9 @@ class IngestSettings(Settings):
     @property
     def options(self) -> IngestOptions:
         return IngestOptions(
-            rows_per_fragment=self.rows_per_fragment,
-            writer=WriterOptions(self.max_rows_per_row_group),
+            rows_per_fragment=self._if_given("rows_per_fragment"),
+            max_rows_per_row_group=self._if_given("max_rows_per_row_group"),
+            properties=dict(self.properties),
             windows=self._windows,
             rows=self._rows,
             ttl=self._ttl,
@@ -162,6 +165,10 @@ class IngestSettings(Settings):
             not_null=self.not_null,
             on_conflict=self.on_conflict,
         )
+
+    def _if_given(self, name: str) -> Any:
+        """Returns a setting that was given explicitly; None leaves it to the table's properties."""
+        return getattr(self, name) if name in self.model_fields_set else None
 
     @property
     def _windows(self) -> TimeWindows | None:
