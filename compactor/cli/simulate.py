@@ -9,9 +9,12 @@ import click
 
 from compactor.cli.display import print_table, progress
 from compactor.cli.output import echo_json, human_bytes
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_option, setting_options
+from compactor.cli.tables import open_log
 from compactor.common.counts import counted
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.properties import tuned
 from compactor.simulate.plot import check_plot, plot
 from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
 from compactor.simulate.settings import SimulationSettings
@@ -22,6 +25,7 @@ _EPILOG = """\b
 Examples:
   compactor simulate                                          10 GiB/s for two weeks, as the defaults do it
   compactor simulate --strategy leveled --strategy tiered --plot both.png
+  compactor simulate ./logs --level0-trigger-runs 16         with the properties of a table, but one
   compactor simulate --ingest 20MiB/s --duration 3d --workers 4
   compactor simulate --time-window 1d --retention 7d --late 0.02
   compactor simulate --locality random:0.01 --level-multiplier 8 --json
@@ -40,10 +44,11 @@ busy        fraction of the workers' time since the previous line"""
 
 
 @click.command("simulate", epilog=_EPILOG)
+@click.argument("table", required=False)
 @setting_options(SimulationSettings)
 @click.option("--strategy", "strategies", multiple=True, type=click.Choice([str(s) for s in Strategy]),
-              default=[str(Policy().strategy)], show_default=True,
-              help="Strategy to simulate; several are compared.")  # fmt: skip
+              help="Strategy to simulate; several are compared.  [default: the table's, else "
+              f"{Policy().strategy}]")  # fmt: skip
 @setting_options(Policy, without=("strategy",))
 @setting_option(CompactionSettings, "target_fragment_bytes")
 @click.option(
@@ -51,6 +56,7 @@ busy        fraction of the workers' time since the previous line"""
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def simulate_command(
+    table: str | None,
     strategies: tuple[str, ...],
     plot_path: str | None,
     as_json: bool,
@@ -58,15 +64,20 @@ def simulate_command(
 ) -> None:
     """Try a policy on a synthetic ingest with the real planner: weeks in minutes, without data.
 
+    The properties of TABLE are the policy, if it is given, and options override them. Its rows are not read.
     Shows how fragments, levels, write and read amplification and compaction debt develop, and whether the
     workers keep up.
     """
     if plot_path is not None:
         check_plot(plot_path)
     settings = chosen(SimulationSettings, options)
-    compaction = chosen(CompactionSettings, options)
+    properties = () if table is None else open_log(table).current().properties
+    told = chosen(Policy, options), chosen(CompactionSettings, options)
+    say_overrides(properties, *told)
+    policy, compaction = tuned(told[0], properties), tuned(told[1], properties)
     policies = {
-        name: chosen(Policy, {**options, "strategy": name}) for name in dict.fromkeys(strategies)
+        name: tuned(chosen(Policy, {**options, "strategy": name}), properties)
+        for name in dict.fromkeys(strategies or (str(policy.strategy),))
     }
     if not as_json:
         click.echo(_describe(settings))

@@ -6,8 +6,10 @@ import builtins
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from compactor import Table
 from compactor.cli.main import cli, run
 from compactor.cli.simulate import simulate_command
 from tests.support.wording import says
@@ -96,3 +98,19 @@ def test_bad_options_are_one_line_and_exit_code_2(
     (error,) = [line for line in captured.err.splitlines() if "rror: " in line]
     says(error)
     assert not captured.out
+
+
+def test_a_table_brings_its_policy_and_options_override_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"k": [1]}), "k")
+    table.alter(properties={"strategy": "tiered", "level0_trigger_runs": 8})
+    assert run(["simulate", *QUICK, "--strategy", "tiered", "--level0-trigger-runs", "8"]) == 0
+    told = capsys.readouterr().out
+    assert run(["simulate", table.url, *QUICK]) == 0
+    assert capsys.readouterr().out == told
+    assert run(["simulate", table.url, *QUICK, "--level0-trigger-runs", "4"]) == 0
+    said = capsys.readouterr()
+    assert "--level0-trigger-runs 4 overrides the table's 8 for this run" in said.err
+    assert said.out != told
+    assert run(["simulate", str(tmp_path / "none"), *QUICK]) == 5
