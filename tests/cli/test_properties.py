@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from compactor.cli.watch import _Overriding
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.settings.compaction import Policy
+from compactor.stores.local import LocalStore
+from compactor.table.commit_log import CommitLog
 from tests.cli.test_cli import SORT_BY, Cli, cli, write_parquet
 from tests.support.tables import log_rows
 
@@ -123,6 +128,24 @@ def test_a_property_that_an_ingest_is_refused_creates_no_table(cli: Cli, tmp_pat
     for wrong in ("stop_runs", "stop_runs=3", "warp=9"):
         cli.fails(2, "ingest", tmp_path / "t", file, *SORT_BY, "--set", wrong)
     assert not (tmp_path / "t").exists()
+
+
+def test_a_worker_says_what_it_overrides_once_for_each_change(
+    cli: Cli, path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    policy = Policy(level0_trigger_runs=8)
+    driver = Driver(CommitLog(LocalStore(path)), DriverSettings(policy=policy))
+    listener = _Overriding(policy)
+    said = []
+    for runs in (None, 5, 5, 8, 6):
+        if runs is not None:
+            cli("alter", path, "--set", f"level0_trigger_runs={runs}")
+        driver.log.refresh()
+        listener.looked(driver)
+        listener.looked(driver)
+        said.append(capfd.readouterr().err.replace(driver.url, "TABLE"))
+    line = "compactor: warning: --level0-trigger-runs 8 overrides TABLE's {} for this run\n"
+    assert said == ["", line.format(5), "", "", line.format(6)]
 
 
 def set_in(cli: Cli, path: Path) -> dict[str, object]:

@@ -555,6 +555,9 @@ MISTAKES: list[tuple[type[CompactorError], Any]] = [
         UsageError,
         {"skip_index": "n"},
     ),
+    (UsageError, {"sort_by": "n", "properties": "stop_runs"}),
+    (UsageError, {"sort_by": "n", "properties": "warp=9"}),
+    (UsageError, {"sort_by": "n", "properties": "slow_runs=3"}),
     (UsageError, {"sort_by": "nix"}),
     (UsageError, {"sort_by": "n", "delete_marker": "n", "row_policy": "append"}),
 ]
@@ -568,6 +571,17 @@ def test_mistakes_in_options_of_writes_are_one_line(
         Job(url, numbers(0), **options)
     assert "\n" not in str(caught.value)
     assert "--" not in str(caught.value)
+
+
+def test_a_new_table_keeps_properties_and_another_obeys_them_for_a_write(url: str) -> None:
+    Job(
+        url, numbers(10), sort_by="n", properties="stop_runs=90, retain_seconds=7d"
+    ).write().commit()
+    kept = (("retain_seconds", 604_800.0), ("stop_runs", 90))
+    assert CommitLog(LocalStore(url)).current().properties == kept
+    Job(url, numbers(10), properties="stop_runs=95,level0_trigger_runs=8").write().commit()
+    after = CommitLog(LocalStore(url)).current()
+    assert (after.version, after.properties) == (2, kept)
 
 
 def test_tables_are_made_as_an_ingest_makes_them(url: str) -> None:
