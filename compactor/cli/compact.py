@@ -101,6 +101,8 @@ def compact_command(
 
     Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
     run beside writers, readers and other compactions.
+
+    Options override the properties of TABLE, which override the defaults below (`compactor alter --set`).
     """
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)

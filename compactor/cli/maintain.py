@@ -43,6 +43,8 @@ def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options
 
     These are fragments that were compacted or never committed, unfinished uploads, and log files that a
     checkpoint replaces.
+
+    Options override the properties of TABLE, which override the defaults below (`compactor alter --set`).
     """
     with telemetry("vacuum", address_of(table), targets) as told:
         log = told.open_log(table)

@@ -9,6 +9,7 @@ import click
 from compactor.cli.backlog_text import backlog_lines, backlog_text
 from compactor.cli.display import status
 from compactor.cli.output import echo_json, echo_line
+from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import duration_seconds, moment_unix_ms
 from compactor.cli.tables import open_log
@@ -78,6 +79,7 @@ def wait_command(
     settings = DriverSettings(policy=chosen(Policy, options), compaction=CompactionSettings())
     driver = Driver(open_log(table), settings)
     snapshot = driver.log.current()
+    say_overrides(snapshot.properties, settings.policy)
     wanted = snapshot.version if through is None else _version_of(through, driver.log)
     clock = SystemClock()
     began = clock.now_unix_ms()

@@ -80,6 +80,8 @@ def watch_command(
 
     The command waits for a table that does not exist yet, and retries an unreachable store less and less
     often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
+
+    Options override the properties of a table, which override the defaults below (`compactor alter --set`).
     """
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
     check_engine(master)

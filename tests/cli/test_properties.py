@@ -50,8 +50,9 @@ def test_compactions_obey_the_table_and_say_what_overrides_it(cli: Cli, path: Pa
         "compactor: warning: --level0-trigger-runs 4 overrides the table's 2 for this run\n"
     )
     assert cli.err == overridden
-    cli("compact", path, "--master", "in-process", "--level0-trigger-runs", 4)
-    assert cli.err == overridden
+    for command in (["compact", "--master", "in-process"], ["wait", "--timeout", 0]):
+        cli(command[0], path, *command[1:], "--level0-trigger-runs", 4)
+        assert cli.err == overridden
     cli("compact", path, "--master", "in-process", "--level0-trigger-runs", 2)
     assert "3 fragments compacted into 1" in cli.out
     assert cli.err == ""
