@@ -18,6 +18,7 @@ from lsm_fragment import __version__ as __version__
 
 if TYPE_CHECKING:
     from compactor import errors as errors
+    from compactor.api.changes import Changes as Changes
     from compactor.api.scan import Scan as Scan
     from compactor.api.table import Table as Table
     from compactor.api.view import TableView as TableView
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
+    "Changes": "compactor.api.changes",
     "CompactReport": "compactor.compaction.compact_report",
     "CompactionSettings": "compactor.settings.compaction",
     "CompactorError": "compactor.errors",
@@ -96,6 +98,7 @@ _PLACES = {
 
 __all__ = [
     "AlterReport",
+    "Changes",
     "CompactReport",
     "CompactionSettings",
     "CompactorError",

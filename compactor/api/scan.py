@@ -7,6 +7,7 @@ from os import PathLike, fspath
 
 import pyarrow as pa
 
+from compactor.api.row_stream import RowStream
 from compactor.predicate.tree import Predicate
 from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ExportReport, ScanReport
@@ -21,7 +22,7 @@ from lsm_fragment.names import names_text
 def _ignore(_done: int) -> None: ...
 
 
-class Scan:
+class Scan(RowStream):
     """The rows of a table in sort order, read lazily; it may be read many times.
 
     It implements Arrow's stream interface, so any library that reads Arrow streams can read it. Readings are
@@ -70,14 +71,6 @@ class Scan:
             return self._snapshot
         return without_quarantined(self._snapshot, self._where, self.report)
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Returns a stream of batches from the beginning."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
-    def to_table(self) -> pa.Table:
-        """Reads all rows into memory."""
-        return self.to_reader().read_all()
-
     @checked
     def to_file(
         self, path: str | PathLike[str], *, on_progress: Callable[[int], None] | None = None
@@ -101,13 +94,6 @@ class Scan:
             threads=self._threads,
             on_progress=on_progress or _ignore,
         )
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Returns a stream from the beginning, cast to the requested types if possible."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def __arrow_c_schema__(self) -> object:
-        return self.schema.__arrow_c_schema__()
 
     def __repr__(self) -> str:
         columns = names_text(self.schema.names)

@@ -11,10 +11,12 @@ from typing import Self
 import pyarrow as pa
 from pydantic import NonNegativeInt
 
+from compactor.api.changes import Changes
 from compactor.api.scan import Scan
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
+from compactor.read.changes import check_since, versions_between
 from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ScanReport, TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
@@ -133,8 +135,7 @@ class TableView:
         )
 
     def _earlier(self, named: int | str) -> Snapshot:
-        by_name = isinstance(named, str)
-        before = self._log.at(tag=named) if by_name else self._log.at(named)  # type: ignore[arg-type]
+        before = self._named(named)
         if before.version > self.version:
             raise UsageError(
                 f"against: version {before.version} is later than version {self.version}, which is verified"
@@ -178,6 +179,44 @@ class TableView:
             fragments_left_out=left_out.fragments_left_out,
             rows_left_out=left_out.rows_left_out,
         )
+
+    @checked
+    def changes(
+        self,
+        since: int | str | datetime,
+        until: int | str | datetime | None = None,
+        columns: Iterable[str] | None = None,
+        where: str | None = None,
+        *,
+        threads: Threads | None = None,
+    ) -> Changes:
+        """Returns the rows that came, went and changed after a version, in the schema of the last one.
+
+        Compactions in between don't matter. Reads the log, and no rows yet.
+        since: number, tag or time of the version after which changes begin; 0 is before the first version.
+        until: those of the last version; None means the one that is open here.
+        columns, where, threads: as in `scan`. A row that begins to satisfy the condition came.
+        Raises `VersionNotFoundError` if a vacuum has taken what is needed, and `UsageError` for an unknown
+        column, an invalid condition, or an earlier `until`.
+        """
+        last = self._snapshot if until is None else self._named(until)
+        if isinstance(since, int):
+            self._log.current()
+            check_since(self._log, since)
+        first = Snapshot.empty() if since == 0 else self._named(since)
+        return Changes(
+            self._store,
+            (first, last),
+            versions_between(self._log, first, last),
+            None if columns is None else tuple(columns),
+            None if where is None else condition_on(last.table, where),
+            threads or usable_cores(),
+        )
+
+    def _named(self, version: int | str | datetime) -> Snapshot:
+        if isinstance(version, datetime):
+            return self._log.at(*moment_of(None, version, None))
+        return self._log.at(tag=version) if isinstance(version, str) else self._log.at(version)
 
     def fragments(self) -> pa.Table:
         """Returns the fragments of this version, oldest first, with sizes, key ranges and levels."""

@@ -24,7 +24,7 @@ from compactor.read.read_reports import ScanReport
 from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
-from compactor.table.deletions import read_deletion
+from compactor.table.deletions import not_only_in, read_deletion
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from lsm_fragment import compute as pc
@@ -79,10 +79,16 @@ class RowGroupReader:
         where: Predicate | None,
         skips: SkipIndexes | None,
         report: ScanReport,
+        other: FragmentEntry | None = None,
     ) -> None:
-        """Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`."""
+        """other: the same fragment in another version, whose live rows are left out, too.
+
+        Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
+        """
         self._reader = open_fragment(store, entry.key, entry.size_bytes)
         self._deleted = read_deletion(store, entry)
+        if other is not None:
+            self._deleted = not_only_in(self._deleted, read_deletion(store, other), entry.rows)
         self._schema = table.schema
         self._where = where
         self._conditions = [] if where is None else columns_of(where)

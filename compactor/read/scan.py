@@ -7,8 +7,10 @@ parallel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 
@@ -27,6 +29,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 
+_NONE: Final[Mapping[str, FragmentEntry]] = MappingProxyType({})
+
 
 def scan(
     store: Store,
@@ -36,11 +40,13 @@ def scan(
     report: ScanReport | None = None,
     *,
     threads: int = 1,
+    other: Mapping[str, FragmentEntry] = _NONE,
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of a snapshot in sort order.
 
     columns: shown names; None for all. where: a condition on stored columns (`condition_on`); None for all
     rows. report: counts reads and skips. threads: number that read and decode; batches do not depend on it.
+    other: fragments by key as they are in another version, whose live rows are left out.
     Raises `UsageError` for an unknown column, `FormatError` for damaged fragments.
     """
     table = snapshot.table
@@ -50,7 +56,7 @@ def scan(
     steps = (
         step
         for entries in overlapping_fragments(snapshot)
-        for step in steps_of_overlapping(store, table, entries, wanted)
+        for step in steps_of_overlapping(store, table, entries, wanted, other)
     )
     return batches(steps, table, schema, wanted.report, threads)
 
@@ -71,11 +77,16 @@ def batches(
 
 
 def steps_of_overlapping(
-    store: Store, table: TableMetadata, entries: Sequence[FragmentEntry], wanted: Wanted
+    store: Store,
+    table: TableMetadata,
+    entries: Sequence[FragmentEntry],
+    wanted: Wanted,
+    other: Mapping[str, FragmentEntry] = _NONE,
 ) -> Iterator[Step[pa.RecordBatch]]:
-    """Yields the steps that read overlapping fragments in key order. entries: oldest first.
+    """Yields the steps that read overlapping fragments in key order.
 
-    Merges only the stretches that overlap. Counts the skipped fragments and the contents of the others.
+    entries: oldest first. other: see `scan`. Merges only the stretches that overlap. Counts the skipped
+    fragments and the contents of the others.
     """
     readers = []
     for entry in entries:
@@ -83,7 +94,9 @@ def steps_of_overlapping(
         if skips is None:
             wanted.report.fragments_skipped += 1
         else:
-            reader = RowGroupReader(store, table, entry, wanted.where, skips, wanted.report)
+            reader = RowGroupReader(
+                store, table, entry, wanted.where, skips, wanted.report, other.get(entry.key)
+            )
             readers.append(reader)
     for parts in _stretches(table, readers):
         if len(parts) == 1 and wanted.rule is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from msgspec import structs
 
@@ -19,6 +20,8 @@ from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.missing import missing_explained
+from lsm_fragment import compute as pc
+from lsm_fragment.arrays.buffers import boolean_array
 from lsm_fragment.blocks.layout import BlockKind
 from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import make_chunk
@@ -89,3 +92,14 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
             name=fragment,
         )
     return bits
+
+
+def not_only_in(deleted: Deleted | None, other: Deleted | None, rows: int) -> Deleted:
+    """Returns the rows of a fragment except those that are live in one version and deleted in the other.
+
+    deleted, other: the deleted rows of the one version and of the other; None if there are none.
+    """
+    if other is None:
+        return boolean_array(np.ones(rows, dtype=np.bool_))
+    kept = pc.invert(other)
+    return kept if deleted is None else pc.or_(deleted, kept)

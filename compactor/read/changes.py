@@ -1,0 +1,136 @@
+"""Streams the rows that came, went and changed between two versions, by the plan of the log.
+
+Each version's rows are read as a scan reads them: rows that came are a scan of the fragments that came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import UsageError, VersionNotFoundError
+from compactor.predicate.tree import And, Predicate
+from compactor.read.change_plan import Change, StoredRows, VersionChange, planned_changes
+from compactor.read.merged_changes import MergedChanges, merged_changes
+from compactor.read.read_reports import ScanReport
+from compactor.read.scan import scan
+from compactor.read.scan_pieces import of_fragments
+from compactor.read.wanted import scan_schema
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.metadata import TableMetadata
+from compactor.table.snapshot import Snapshot
+from compactor.table.version import Version
+from lsm_fragment.arrays.joining import batch_of
+
+CHANGE: Final = "_change"
+VERSION: Final = "_version"
+
+
+_ADDED: Final = (pa.field(CHANGE, pa.string(), nullable=False),
+                 pa.field(VERSION, pa.int64(), nullable=False))  # fmt: skip
+
+
+def changes_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
+    """Returns the schema of changes: the columns, then `_change` and `_version`.
+
+    columns: shown names; None for all. Raises `UsageError` for a column that is unknown, or has one of these
+    names.
+    """
+    schema = scan_schema(table, columns)
+    for name in (CHANGE, VERSION):
+        if name in schema.names:
+            raise UsageError(
+                f"column {name!r} has the name of a column that is added to changes: name the others"
+            )
+    return pa.schema([*schema, *_ADDED], metadata=schema.metadata)
+
+
+def versions_between(log: CommitLog, since: Snapshot, until: Snapshot) -> list[Version]:
+    """Returns the versions after `since` up to `until`, if all that they need is kept.
+
+    Raises `UsageError` if they are the wrong way round, `VersionNotFoundError` if a vacuum may have taken
+    what a version in between needs.
+    """
+    url = log.store.url
+    if since.version > until.version:
+        raise UsageError(
+            f"{url}: version {since.version}, since which changes are asked for, is later than version "
+            f"{until.version}, until which"
+        )
+    if since.version == until.version:
+        return []
+    check_since(log, since.version)
+    return log.history.versions_after(since, until.version)
+
+
+def check_since(log: CommitLog, version: int) -> None:
+    """Raises `VersionNotFoundError` if a vacuum may have taken what changes since a version need."""
+    oldest = log.latest.oldest
+    first = 0 if oldest <= 1 else oldest
+    if version < first:
+        raise VersionNotFoundError(
+            f"{log.store.url}: a vacuum has taken versions after version {version}, so what they changed is "
+            f"gone; the oldest version since which changes can be read is {first}. A tag of a reader keeps "
+            "them: `compactor changes --reader NAME`"
+        )
+
+
+def read_changes(
+    store: Store,
+    since: Snapshot,
+    until: Snapshot,
+    versions: Iterable[Version],
+    columns: Sequence[str] | None = None,
+    where: Predicate | None = None,
+    report: ScanReport | None = None,
+    *,
+    threads: int = 1,
+) -> Iterator[pa.RecordBatch]:
+    """Yields the changes of `versions`, in the schema of `until`, version by version.
+
+    Within a version rows that went come before rows that came, each in sort order; merged rows are in the
+    order of their keys, that of before in front of that of after. columns, where, report, threads: see
+    `scan`. Raises what `scan` and `planned_changes` raise.
+    """
+    table = until.table
+    schema = changes_schema(table, columns)
+    report = report or ScanReport()
+    names = schema.names[: -len(_ADDED)]
+    fields = MergedChanges.of(table, names) if table.rows.merges else None
+
+    def rows(stored: StoredRows, asked: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        parts = [part for part in (where, stored.where) if part is not None]
+        condition = And(tuple(parts)) if len(parts) > 1 else next(iter(parts), None)
+        some = of_fragments(until, stored.fragments)
+        return scan(store, some, asked, condition, report, threads=threads, other=stored.other)
+
+    for change in planned_changes(since, versions, table):
+        if fields is None:
+            found = _apart(change, names, rows)
+        else:
+            [gone], [came] = change.gone, change.came
+            found = merged_changes(rows(gone, fields.asked), rows(came, fields.asked), fields)
+        for kinds, batch in found:
+            yield _with_kinds(batch, kinds, change.version, schema)
+
+
+def _apart(
+    change: VersionChange,
+    names: Sequence[str],
+    rows: Callable[[StoredRows, Sequence[str]], Iterator[pa.RecordBatch]],
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    """Yields the batches of rows that went and came, each with the kind of every row."""
+    for kind, parts in ((Change.DELETE, change.gone), (Change.INSERT, change.came)):
+        for stored in parts:
+            for batch in rows(stored, names):
+                yield pa.repeat(str(kind), batch.num_rows), batch
+
+
+def _with_kinds(
+    batch: pa.RecordBatch, kinds: pa.Array, version: int, schema: pa.Schema
+) -> pa.RecordBatch:
+    numbers = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
+    return batch_of([*batch.columns, kinds, numbers], schema, batch.num_rows)
