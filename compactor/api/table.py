@@ -335,17 +335,31 @@ class Table(TableView):
 
     @checked
     def tag(
-        self, name: str, *, keep_seconds: NonNegativeFloat | None = None, move: bool = False
+        self,
+        name: str,
+        *,
+        keep_seconds: NonNegativeFloat | None = None,
+        move: bool = False,
+        keep_later: bool = False,
     ) -> None:
         """Names the version that is open here, so that vacuums keep it; moves to the new version.
 
         name: up to 100 letters, digits, dots, hyphens and underscores.
         keep_seconds: a vacuum ends the tag after that time; None keeps it until `untag`.
         move: takes the name from the version that has it.
+        keep_later: makes vacuums keep all versions after it, too, for a reader of `changes` that moves the
+        tag to where it has read.
         Raises `UsageError` for an invalid name, or one that is taken without `move`, and
         `VersionNotFoundError` if the version, or an object of it, is gone.
         """
-        set_tag(self._log, name, self._snapshot, keep_seconds=keep_seconds, move=move)
+        set_tag(
+            self._log,
+            name,
+            self._snapshot,
+            keep_seconds=keep_seconds,
+            move=move,
+            keeps_later=keep_later,
+        )
         self._snapshot = self._log.latest
 
     @checked

@@ -201,8 +201,7 @@ class TableView:
         """
         last = self._snapshot if until is None else self._named(until)
         if isinstance(since, int):
-            self._log.current()
-            check_since(self._log, since)
+            check_since(self._log, since, self._log.current())
         first = Snapshot.empty() if since == 0 else self._named(since)
         return Changes(
             self._store,

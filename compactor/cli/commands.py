@@ -25,6 +25,7 @@ class Place(NamedTuple):
 
 COMMANDS: Final = {
     "alter": Place("alter", "Rename, drop, redact, reorder or index columns of a table."),
+    "changes": Place("changes", "Print the rows that came, went and changed between versions."),
     "compact": Place("compact", "Merge fragments into larger, disjoint, sorted ones."),
     "delete": Place("delete", "Delete the rows that match a condition."),
     "drop-fragment": Place("maintain", "Drop a damaged or lost fragment with its rows."),

@@ -66,7 +66,7 @@ def head_command(
     view = open_view(table, moment)
     scan = view.scan(split_columns(columns), threads=1, skip_quarantined=skip_quarantined)
     lines = []
-    for batch in _first(scan, rows):
+    for batch in first_rows(scan, rows):
         text = json_lines(batch).decode()
         if as_json:
             lines += text.splitlines()
@@ -77,12 +77,13 @@ def head_command(
         click.echo(f'{{"version": {view.version}, "rows": [{", ".join(lines)}]}}')
 
 
-def _first(scan: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yields the first rows of a scan, as long as somebody reads them."""
-    for batch in scan if rows else ():
-        yield batch.slice(0, rows)
-        rows -= min(rows, batch.num_rows)
-        if rows == 0 or not has_reader():
+def first_rows(scan: Iterable[pa.RecordBatch], rows: int | None) -> Iterator[pa.RecordBatch]:
+    """Yields the first rows of a stream (None for all), as long as somebody reads them."""
+    left = sys.maxsize if rows is None else rows
+    for batch in scan if left else ():
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+        if left == 0 or not has_reader():
             break
 
 
@@ -152,7 +153,7 @@ def query_command(
         for _ in scan:
             pass
     else:
-        for batch in _first(scan, sys.maxsize if rows is None else rows):
+        for batch in first_rows(scan, rows):
             click.echo(json_lines(batch).decode(), nl=False)
     warn_of_left_out(scan.report)
     if as_json:

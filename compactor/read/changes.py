@@ -62,14 +62,13 @@ def versions_between(log: CommitLog, since: Snapshot, until: Snapshot) -> list[V
         )
     if since.version == until.version:
         return []
-    check_since(log, since.version)
+    check_since(log, since.version, log.latest)
     return log.history.versions_after(since, until.version)
 
 
-def check_since(log: CommitLog, version: int) -> None:
+def check_since(log: CommitLog, version: int, latest: Snapshot) -> None:
     """Raises `VersionNotFoundError` if a vacuum may have taken what changes since a version need."""
-    oldest = log.latest.oldest
-    first = 0 if oldest <= 1 else oldest
+    first = 0 if latest.oldest <= 1 else latest.oldest
     if version < first:
         raise VersionNotFoundError(
             f"{log.store.url}: a vacuum has taken versions after version {version}, so what they changed is "

@@ -27,6 +27,8 @@ class Tag:
     tagged_unix_ms: UnixMs
     expires_unix_ms: UnixMs | None = None
     """A vacuum ends the tag after this time; None keeps it until somebody does."""
+    keeps_later: bool = False
+    """Whether vacuums keep all versions after it, too: for a reader that has yet to read their changes."""
 
     def is_expired(self, now_unix_ms: int) -> bool:
         return self.expires_unix_ms is not None and self.expires_unix_ms <= now_unix_ms

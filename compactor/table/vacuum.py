@@ -191,7 +191,8 @@ class _Vacuum:
         check_no_version_lost(self._store, self._log.history, snapshot)
         expired = self._expired_tags(snapshot)
         standing = {tag.version for tag in snapshot.tags if tag not in expired}
-        boundaries = self._boundaries(snapshot, listing, standing)
+        read_on = [t.version for t in snapshot.tags if t.keeps_later and t not in expired]
+        boundaries = self._boundaries(snapshot, listing, standing, read_on)
         said = proof.newest_checkpoint(boundaries.log)
         floor = listing.marks.floor if said is None else said.version
         rows = _RowCount({info.key for info in self._store.list(DATA_PREFIX)})
@@ -286,8 +287,14 @@ class _Vacuum:
         )
 
     def _boundaries(
-        self, snapshot: Snapshot, listing: Listing, tagged: Collection[int]
+        self,
+        snapshot: Snapshot,
+        listing: Listing,
+        tagged: Collection[int],
+        read_on: Collection[int],
     ) -> _Boundaries:
+        """tagged: versions that tags name. read_on: those from which on all versions are kept."""
+
         def version_ago(seconds: float) -> int:
             """Returns the last version that the store received that long ago; 0 if all are younger."""
             found = 0
@@ -299,7 +306,7 @@ class _Vacuum:
             return found
 
         grace, retain = self._settings.grace_seconds, self._settings.retain_seconds
-        kept = max(listing.first, version_ago(retain))
+        kept = min(max(listing.first, version_ago(retain)), *read_on, snapshot.version)
         # An attempt based on a version before this one began before this one was committed. Without grace
         # that is the vacuum's own version: whatever runs now counts as dead.
         min_base_version = version_ago(grace) if grace else snapshot.version + 1

@@ -6,6 +6,7 @@ import re
 
 from compactor.common.setting_keys import MOVE
 from compactor.errors import UsageError
+from compactor.read.changes import check_since
 from compactor.table.commit_log import CommitLog
 from compactor.table.numbers import LAST_UNIX_MS
 from compactor.table.snapshot import Snapshot
@@ -21,10 +22,12 @@ def set_tag(
     *,
     keep_seconds: float | None = None,
     move: bool = False,
+    keeps_later: bool = False,
 ) -> Tag:
     """Names a version that is kept. target: that version.
 
     keep_seconds: a vacuum ends the tag after that time; None keeps it. move: replaces a tag of that name.
+    keeps_later: makes vacuums keep all versions after it, too.
     Raises `UsageError` for an invalid name, or one that is taken; `VersionNotFoundError` if the version, or
     an object of it, is gone.
     """
@@ -36,10 +39,12 @@ def set_tag(
     check_whole(log, target, log.current())
     now = log.lease_unix_ms()
     expires = None if keep_seconds is None else min(now + round(keep_seconds * 1000), LAST_UNIX_MS)
-    tag = Tag(name, target.version, now, expires)
+    tag = Tag(name, target.version, now, expires, keeps_later)
 
     def prepare(latest: Snapshot) -> Changes:
         log.history.check_kept(target.version, latest)
+        if keeps_later:
+            check_since(log, target.version, latest)
         before = latest.tag(name)
         if before is not None and not move:
             raise UsageError(

@@ -47,6 +47,7 @@ def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
         "ingest": [table, str(folder / "in.parquet"), "--sort-by", "service,ts"],
         "compact": [table, "--strategy", "full", "--master", "in-process", "--json"],
         "export": [table, str(folder / "out.parquet")],
+        "changes": [table, "--since", "0", "--reader", "loader"],
         "head": [table],
         "query": [table, "--where", "id = '1'"],
         "run": [str(folder / "pipeline.yaml")],
