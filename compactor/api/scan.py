@@ -39,9 +39,11 @@ class Scan(RowStream):
         where: Predicate | None,
         threads: int,
         *,
+        limit: int | None = None,
         skip_quarantined: bool = False,
     ) -> None:
         """Use `Table.scan`."""
+        self._limit = limit
         self._store = store
         self._snapshot = snapshot
         self._columns = columns
@@ -61,6 +63,7 @@ class Scan(RowStream):
             self._columns,
             self._where,
             self.report,
+            limit=self._limit,
             threads=self._threads,
         )
 
@@ -91,6 +94,7 @@ class Scan(RowStream):
             self._columns,
             self._where,
             self.report,
+            limit=self._limit,
             threads=self._threads,
             on_progress=on_progress or _ignore,
         )

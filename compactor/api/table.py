@@ -22,14 +22,17 @@ from compactor.compaction.driver import (
     LEASE_SECONDS,
     Driver,
     DriverSettings,
+    FinishedCompaction,
 )
 from compactor.compaction.engine import Engine, InProcessEngine
+from compactor.compaction.listener import Silent
 from compactor.compaction.plan_report import PlanReport
 from compactor.compaction.planned import plan_next
 from compactor.compaction.worker import check_done, compact
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
+from compactor.planner.debt import Debt, debt_of
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.resources.cores import usable_cores
 from compactor.settings.arguments import checked
@@ -60,6 +63,21 @@ from lsm_fragment.container.open import OpenFragment
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from lsm_fragment.threads import ThreadPool
+
+
+def _ignore(_done: int) -> None: ...
+
+
+class _Counting(Silent):
+    """Counts the compactions that end."""
+
+    def __init__(self, on_progress: Callable[[int], None]) -> None:
+        self._on_progress = on_progress
+        self._ended = 0
+
+    def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
+        self._ended += 1
+        self._on_progress(self._ended)
 
 
 class Table(TableView):
@@ -102,15 +120,22 @@ class Table(TableView):
         return table
 
     @checked
-    def append(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
+    def append(
+        self,
+        rows: Any,
+        options: IngestOptions | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> IngestReport:
         """Adds rows in one commit and moves to the new version.
 
         rows: any object with Arrow's stream interface, or the path of a file that `compactor ingest` reads.
+        on_progress: called with the number of rows read so far.
         Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out. Raises
         `InputError` with the column for values that do not fit, and any exception of the stream itself, such
         as a generator's; then nothing is added.
         """
-        return self._ingest(rows, None, options)
+        return self._ingest(rows, None, options, Adding(on_progress or _ignore))
 
     @checked
     def overwrite(
@@ -120,6 +145,7 @@ class Table(TableView):
         options: IngestOptions | None = None,
         *,
         threads: Threads | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> IngestReport:
         """Puts rows in the place of those that satisfy the SQL condition, in one commit, and moves to it.
 
@@ -127,27 +153,33 @@ class Table(TableView):
         stay. Rows that others commit meanwhile are replaced too, if they satisfy the condition; storage is
         freed as after `delete`. `replaced_rows` of the report counts the rows that went.
 
-        rows, options: as for `append`.
+        rows, options, on_progress: as for `append`.
         where: rows to replace, None for all. All new rows have to satisfy it.
         threads: number that search; None means one per core of this process.
         Raises `InputError` with the first new row that does not satisfy the condition, and what `append` and
         `delete` raise; then nothing is changed.
         """
-        adding = Overwrite(where, threads=threads)
+        adding = Overwrite(where, on_progress or _ignore, threads=threads)
         report = self._ingest(rows, None, options, adding)
         return replace(report, replaced_rows=adding.replaced_rows)
 
     @checked
-    def upsert(self, rows: Any, options: IngestOptions | None = None) -> IngestReport:
+    def upsert(
+        self,
+        rows: Any,
+        options: IngestOptions | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> IngestReport:
         """Adds rows that are new and replaces those of the same key, in one commit, and moves to it.
 
         It is `append` to a table that has row policy `last`, or `partial-update`, under which nulls leave
         values as they are. Of several rows of a key the newest counts: by the sequence, then by their order.
-        rows, options: as for `append`.
+        rows, options, on_progress: as for `append`.
         Raises `UsageError` for a table of another row policy, `InputError` for a row without a sequence where
         the policy has one, and what `append` raises; then nothing is changed.
         """
-        return self._ingest(rows, None, options, Upsert())
+        return self._ingest(rows, None, options, Upsert(on_progress or _ignore))
 
     def _ingest(
         self,
@@ -162,6 +194,8 @@ class Table(TableView):
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
             raise UsageError(SORT_BY, f": {error}") from error
+        if isinstance(rows, TableView):
+            rows = rows.scan()
         if isinstance(rows, (Scan, OpenFragment)):
             rows = rows.to_reader()  # the C interface would lose exceptions
         if isinstance(rows, (str, PathLike)):
@@ -222,7 +256,7 @@ class Table(TableView):
             dry_run=dry_run,
             threads=threads or usable_cores(),
             skip_quarantined=skip_quarantined,
-            on_progress=on_progress or (lambda _done: None),
+            on_progress=on_progress or _ignore,
         )
         self._snapshot = self._log.latest
         return report
@@ -257,7 +291,7 @@ class Table(TableView):
             set,
             dry_run=dry_run,
             threads=threads or usable_cores(),
-            on_progress=on_progress or (lambda _done: None),
+            on_progress=on_progress or _ignore,
         )
         self._snapshot = self._log.latest
         return report
@@ -299,7 +333,7 @@ class Table(TableView):
         self,
         *,
         version: int | None = None,
-        as_of: datetime | None = None,
+        as_of: datetime | str | None = None,
         tag: str | None = None,
         dry_run: bool = False,
     ) -> RestoreReport:
@@ -384,6 +418,14 @@ class Table(TableView):
         return plan_next(driver, self._snapshot).report()
 
     @checked
+    def debt(self, policy: Policy | None = None) -> Debt:
+        """Returns how much compactions lag behind at this version, by which writers slow down. Reads no data.
+
+        policy: when to compact which fragments; None means the default.
+        """
+        return debt_of(self._snapshot, policy or Policy())
+
+    @checked
     def compact(
         self,
         *,
@@ -392,6 +434,7 @@ class Table(TableView):
         take_over: bool = False,
         spark: Any = None,
         max_tasks: PositiveInt | None = None,
+        on_progress: Callable[[int], None] | None = None,
     ) -> CompactReport:
         """Runs all due compactions, and moves to the new version. Rows stay the same.
 
@@ -400,6 +443,7 @@ class Table(TableView):
         take_over: ignores the leases of others.
         spark: a `SparkSession` whose tasks do the merging, max_tasks at a time (all cores by default);
         without it, compactions run sequentially in this process.
+        on_progress: called with the number of compactions that have ended so far.
         Raises `JobError` if a compaction failed for good (the others are committed) or a fragment is in
         quarantine, `ConfigError` for a compaction that `memory_limit_bytes` does not allow.
         """
@@ -416,7 +460,7 @@ class Table(TableView):
             if not hasattr(spark, "createDataFrame"):
                 raise UsageError(f"spark: {spark!r} is not a SparkSession")
             engine = SparkEngine(spark, max_tasks or task_slots(spark))
-        report = compact(driver, engine)
+        report = compact(driver, engine, listener=_Counting(on_progress or _ignore))
         self._snapshot = self._log.latest
         check_done(driver, report)
         return report

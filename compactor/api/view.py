@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from html import escape
 from os import PathLike, fspath
 from typing import Self
 
@@ -13,6 +14,7 @@ from pydantic import NonNegativeInt
 
 from compactor.api.changes import Changes
 from compactor.api.scan import Scan
+from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
@@ -23,7 +25,7 @@ from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
 from compactor.settings.fields import Threads
-from compactor.settings.units import unix_ms
+from compactor.settings.units import moment_unix_ms, unix_ms
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -33,10 +35,12 @@ from compactor.table.tags import Moment
 from lsm_fragment.keys.sort_schema import ordering
 
 
-def moment_of(version: int | None, as_of: datetime | None, tag: str | None) -> Moment:
-    """Raises `UsageError` if more than one is given or the time is before the year 1."""
+def moment_of(version: int | None, as_of: datetime | str | None, tag: str | None) -> Moment:
+    """Raises `UsageError` if more than one is given, and for a text that is no time, or one before the year
+    1."""
     try:
-        moment = Moment(version, None if as_of is None else unix_ms(as_of), tag)
+        time = moment_unix_ms(as_of, SystemClock()) if isinstance(as_of, str) else as_of
+        moment = Moment(version, unix_ms(time) if isinstance(time, datetime) else time, tag)
     except ValueError as error:
         raise UsageError(f"as_of: {error}") from error
     if moment.is_ambiguous:
@@ -60,16 +64,17 @@ class TableView:
         url: str | PathLike[str],
         *,
         version: int | None = None,
-        as_of: datetime | None = None,
+        as_of: datetime | str | None = None,
         tag: str | None = None,
     ) -> Self:
         """Opens the table in a folder or at s3://bucket/prefix, at its newest version by default.
 
         version: opens this version.
-        as_of: opens the version that was current at this time; a time without a zone is UTC.
+        as_of: opens the version that was current at this time: a `datetime`, an ISO 8601 text, or a duration
+        before now such as "2h" or "3 days"; a time without a zone is UTC.
         tag: opens the version that this tag names.
         Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` if more than one
-        is given or the time is before the year 1.
+        is given or `as_of` is no time.
         """
         moment = moment_of(version, as_of, tag)
         log = CommitLog(open_store(fspath(url)))
@@ -81,12 +86,14 @@ class TableView:
         columns: Iterable[str] | None = None,
         where: str | None = None,
         *,
+        limit: NonNegativeInt | None = None,
         threads: Threads | None = None,
         skip_quarantined: bool = False,
     ) -> Scan:
         """Returns columns of the rows that satisfy the SQL condition, in sort order. Reads nothing yet.
 
         columns: names in the wanted order, or a set for alphabetical order; None means all.
+        limit: maximum number of rows; row groups after them are not read.
         threads: number that read and decode row groups; None means one per core of this process. Batches do
         not depend on it. The first row group is read alone, so that a caller that stops after it has read no
         other.
@@ -102,8 +109,16 @@ class TableView:
             names,
             condition,
             threads or usable_cores(),
+            limit=limit,
             skip_quarantined=skip_quarantined,
         )
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Returns all rows of this version as a stream, as `scan` does."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
 
     @checked
     def verify(
@@ -283,3 +298,20 @@ class TableView:
 
     def __repr__(self) -> str:
         return f"<Table {self.url} version {self.version}: {counted(self.rows, 'row')}>"
+
+    def _repr_html_(self) -> str:
+        """Shows the table in a notebook: address, size and columns. Reads no rows."""
+        fragments = self._snapshot.fragments.all()
+        size = sum(entry.size_bytes for entry in fragments)
+        facts = (
+            f"version {self.version}, {counted(self.rows, 'row')}, "
+            f"{counted(len(fragments), 'fragment')}, {size:,} bytes; sorted by {self.sort_by}"
+        )
+        columns = "".join(
+            f"<tr><td>{escape(field.name)}</td><td>{escape(str(field.type))}</td></tr>"
+            for field in self.schema
+        )
+        return (
+            f"<div><b>{escape(self.url)}</b><br>{escape(facts)}"
+            f"<table><tr><th>column</th><th>type</th></tr>{columns}</table></div>"
+        )

@@ -64,7 +64,9 @@ def head_command(
     """Print the first rows of TABLE in sort order, one JSON object per line."""
     # A single thread reads no row group ahead.
     view = open_view(table, moment)
-    scan = view.scan(split_columns(columns), threads=1, skip_quarantined=skip_quarantined)
+    scan = view.scan(
+        split_columns(columns), limit=rows, threads=1, skip_quarantined=skip_quarantined
+    )
     lines = []
     for batch in first_rows(scan, rows):
         text = json_lines(batch).decode()
@@ -146,6 +148,7 @@ def query_command(
     scan = view.scan(
         [] if counts else split_columns(columns),
         where,
+        limit=rows,
         threads=threads,
         skip_quarantined=skip_quarantined,
     )

@@ -26,12 +26,14 @@ def export_file(
     where: Predicate | None = None,
     report: ScanReport | None = None,
     *,
+    limit: int | None = None,
     threads: int = 1,
     on_progress: Callable[[int], None] = lambda _rows_read: None,
 ) -> ExportReport:
     """Writes rows to a file in the format of its suffix. The file appears whole or not at all.
 
-    columns, where, report, threads: see `scan`. on_progress: called with the number of rows read so far.
+    columns, where, report, limit, threads: see `scan`. on_progress: called with the number of rows read so
+    far.
     Raises what `scan` and `compactor.files.write.open_table_sink` raise.
     """
     schema = scan_schema(snapshot.table, columns)
@@ -39,7 +41,7 @@ def export_file(
     arrow_bytes = 0
     options = replace(sink_options(snapshot.table, schema), threads=threads)
     with open_table_sink(path, schema, options) as sink:
-        for batch in scan(store, snapshot, columns, where, report, threads=threads):
+        for batch in scan(store, snapshot, columns, where, report, limit=limit, threads=threads):
             sink.write(batch)
             arrow_bytes += batch.nbytes
             on_progress(report.rows_read)

@@ -39,14 +39,16 @@ def scan(
     where: Predicate | None = None,
     report: ScanReport | None = None,
     *,
+    limit: int | None = None,
     threads: int = 1,
     other: Mapping[str, FragmentEntry] = _NONE,
 ) -> Iterator[pa.RecordBatch]:
     """Yields rows of a snapshot in sort order.
 
     columns: shown names; None for all. where: a condition on stored columns (`condition_on`); None for all
-    rows. report: counts reads and skips. threads: number that read and decode; batches do not depend on it.
-    other: fragments by key as they are in another version, whose live rows are left out.
+    rows. report: counts reads and skips. limit: maximum number of rows, after which nothing more is read.
+    threads: number that read and decode; batches do not depend on it. other: fragments by key as they are in
+    another version, whose live rows are left out.
     Raises `UsageError` for an unknown column, `FormatError` for damaged fragments.
     """
     table = snapshot.table
@@ -58,7 +60,7 @@ def scan(
         for entries in overlapping_fragments(snapshot)
         for step in steps_of_overlapping(store, table, entries, wanted, other)
     )
-    return batches(steps, table, schema, wanted.report, threads)
+    return batches(steps, table, schema, wanted.report, threads, limit)
 
 
 def batches(
@@ -67,13 +69,21 @@ def batches(
     schema: pa.Schema,
     report: ScanReport,
     threads: int,
+    limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of the steps in order, and counts them. schema: with shown names."""
+    if limit == 0:
+        return
+    left = limit
     with thread_pool_of(threads) as pool:
-        for batch in in_order(steps, pool, AHEAD_BYTES):
-            if batch.num_rows:
-                report.rows += batch.num_rows
-                yield batch.rename_columns(schema.names) if table.names else batch
+        for read in in_order(steps, pool, AHEAD_BYTES):
+            batch = read if left is None else read.slice(0, left)
+            if not batch.num_rows:
+                continue
+            report.rows += batch.num_rows
+            yield batch.rename_columns(schema.names) if table.names else batch
+            if left is not None and (left := left - batch.num_rows) == 0:
+                return
 
 
 def steps_of_overlapping(

@@ -10,7 +10,9 @@ from typing import Final
 from compactor.common.clock import Clock
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_DURATION: Final = re.compile(
+    r"(\d+(?:\.\d+)?) ?(s|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.ASCII
+)
 _LONGEST_SECONDS: Final = 10_000 * 365 * 86_400
 MAX_WINDOW_SECONDS: Final = (2**63 - 1) // 10**9
 """Maximum time window, 292 years: its nanoseconds fit into 64 bits."""
@@ -21,11 +23,11 @@ _SIZE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([kmgt]i?)?b?", re.IGNORE
 
 
 def duration_seconds(text: str, min_seconds: int = 0, max_seconds: int = _LONGEST_SECONDS) -> float:
-    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0`. Raises ValueError with the correct form."""
+    """Parses `90s`, `15m`, `6 hours`, `7d`, `2w` or `0`. Raises ValueError with the correct form."""
     match = _DURATION.fullmatch(text.strip())
     if match is None and text.strip() != "0":
         raise ValueError(f"{_shown(text)} is not a duration; write 90s, 15m, 6h, 7d or 2w")
-    seconds = float(match[1]) * _UNIT_SECONDS[match[2]] if match else 0.0
+    seconds = float(match[1]) * _UNIT_SECONDS[match[2][0]] if match else 0.0
     if seconds > max_seconds:
         longest = max_seconds // _UNIT_SECONDS["d"]
         raise ValueError(f"{_shown(text)} is too long: {longest}d at most")

@@ -170,7 +170,7 @@ def test_what_is_no_condition_and_no_address_is_said(table: Table, tmp_path: Pat
         lambda: table.delete(None),  # type: ignore[arg-type]
         lambda: table.delete(5),  # type: ignore[arg-type]
         lambda: Table.open(5),  # type: ignore[arg-type]
-        lambda: Table.open(table.url, as_of="15m"),  # type: ignore[arg-type]
+        lambda: Table.open(table.url, as_of="15 moons"),
     ):
         with pytest.raises(UsageError):
             wrong()
