@@ -23,14 +23,20 @@ from compactor.common.counts import counted
 from compactor.common.foreign import shown_path
 from compactor.common.message import Message
 from compactor.common.setting_keys import PROMOTE
-from compactor.errors import CompactorError, InputError, UnknownOutcomeError, message_of
+from compactor.errors import (
+    CompactorError,
+    InputError,
+    UnknownOutcomeError,
+    UsageError,
+    message_of,
+)
 from compactor.files.text_options import TextOptions
 from compactor.planner.debt import Debt, Pressure
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.properties import told_by, tuned
 from compactor.telemetry.metrics import mapping
 from compactor.write.back_pressure import BackPressure, Reaction
-from compactor.write.ingest import ByteProgress, FilesIngest, IngestReport
+from compactor.write.ingest import Adding, ByteProgress, FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import sort_text
@@ -42,6 +48,7 @@ Examples:
   compactor ingest ./logs big.csv.gz --rows-per-fragment 250000
   compactor ingest ./sales sales.csv --delimiter ';' --decimal , --encoding cp1252 --sort-by id
   compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
+  compactor ingest ./visits monday.parquet --overwrite --where "day = '2026-11-23'"
 
 \b
 --sort-by: columns, most significant first; add :desc or :nulls_first to a column, as in ts:desc:nulls_first
@@ -65,6 +72,21 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. R
               show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
 @click.option("--one-commit", is_flag=True,
               help="Add all files in one commit: all of their rows appear at once, or none do.")  # fmt: skip
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Replace all rows of the table, or those of --where, by the rows of the files.",
+)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="With --overwrite: replace only rows that match it; all new rows have to match.",
+)
+@click.option(
+    "--upsert",
+    is_flag=True,
+    help="Refuse a table whose row policy lets no row take the place of another.",
+)
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -75,6 +97,9 @@ def ingest_command(
     text: TextOptions,
     back_pressure: str,
     one_commit: bool,
+    overwrite: bool,
+    where: str | None,
+    upsert: bool,
     as_json: bool,
     targets: MetricsTargets,
     **given: Any,
@@ -82,8 +107,9 @@ def ingest_command(
     """Add FILEs to TABLE as sorted level-0 fragments; creates TABLE if needed.
 
     All rows of a file appear at once, or none do. Small files share fragments and a commit; with --one-commit
-    all files share one commit.
+    all files share one commit. With --overwrite one commit also removes the rows that the new ones replace.
     """
+    adding = _adding(overwrite=overwrite, where=where, upsert=upsert)
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
     warner = _Warner()
@@ -101,8 +127,10 @@ def ingest_command(
             say_overrides(log.refresh().properties, *told_by(told), named=str)
         reports: list[IngestReport] = []
         with (
-            FilesIngest(log.store, log, sort, options, skips_empty=len(files) > 1) as ingest,
-            _saying_what_was_added(files, reports, in_one_commit=one_commit),
+            FilesIngest(
+                log.store, log, sort, options, skips_empty=len(files) > 1, adding=adding
+            ) as ingest,
+            _saying_what_was_added(files, reports, in_one_commit=one_commit or adding.is_whole),
         ):
             on_file = partial(_progress_of, _EachOnce(partial(pressure.admit, log, warner)))
             for report in ingest.add(files, on_file, in_one_commit=one_commit):
@@ -117,10 +145,13 @@ def ingest_command(
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                     )
+    if overwrite and not as_json:
+        echo_line(f"{counted(adding.replaced_rows, 'row')} replaced")
     if as_json:
         echo_json(
             {
                 "version": reports[-1].version,
+                "replaced_rows": adding.replaced_rows,
                 "files": sum(len(report.paths) for report in reports),
                 "rows": sum(report.rows for report in reports),
                 "superseded_rows": sum(report.superseded_rows for report in reports),
@@ -129,6 +160,26 @@ def ingest_command(
                 "sort_of_file": sort_text(reports[0].sort_of_file),
             }
         )
+
+
+def _adding(*, overwrite: bool, where: str | None, upsert: bool) -> Adding:
+    """Returns how the rows join the table. Raises `UsageError` for options that contradict each other."""
+    if where is not None and not overwrite:
+        raise UsageError("--where: it names the rows that --overwrite replaces; give both")
+    if where is not None and not where.strip():
+        raise UsageError("--where: the condition is empty; leave it out to replace all rows")
+    if overwrite and upsert:
+        raise UsageError("--overwrite and --upsert: give one of them")
+    # Imported here, since plain ingests need neither.
+    if overwrite:
+        from compactor.write.overwrite import Overwrite
+
+        return Overwrite(where)
+    if upsert:
+        from compactor.write.upsert import Upsert
+
+        return Upsert()
+    return Adding()
 
 
 class _EachOnce:

@@ -54,8 +54,6 @@ class Overwrite(Adding):
         self._ids = ids
         self._bound: tuple[IngestPlan, Predicate] | None = None
         """The condition on the columns of a plan."""
-        self.replaced_rows = 0
-        """Number of rows that were deleted."""
 
     def begin(self, log: CommitLog, latest: Snapshot) -> None:
         """Raises `UsageError` for an invalid condition, `TableNotFoundError` for one without a table."""

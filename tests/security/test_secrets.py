@@ -54,6 +54,7 @@ def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
         "entity-merge": [*spec, "--output", table],
         "alter": [table, "--drop", "value"],
         "delete": [table, "--where", "id = '1'"],
+        "update": [table, "--where", "id = '1'", "--set", "id = '2'"],
         "inspect": [table],
         "report": [table, "-o", str(folder / "report.html")],
         "templates": [table, "message"],

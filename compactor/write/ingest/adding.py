@@ -29,6 +29,8 @@ class Adding:
         self._on_progress = on_progress
         self._amend = amend
         self._rows = 0
+        self.replaced_rows = 0
+        """Number of rows that the commit deleted."""
 
     def begin(self, log: CommitLog, latest: Snapshot) -> None:
         """Is called before rows are read. Raises `UsageError`, `TableError` if the table forbids it."""
