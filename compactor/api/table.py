@@ -38,6 +38,7 @@ from compactor.resources.cores import usable_cores
 from compactor.settings.arguments import checked
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.fields import Threads
+from compactor.settings.properties import tuned
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -421,9 +422,10 @@ class Table(TableView):
     def debt(self, policy: Policy | None = None) -> Debt:
         """Returns how much compactions lag behind at this version, by which writers slow down. Reads no data.
 
-        policy: when to compact which fragments; None means the default.
+        policy: when to compact which fragments; what it does not say is taken from the table's properties.
         """
-        return debt_of(self._snapshot, policy or Policy())
+        table = self._snapshot.table
+        return debt_of(self._snapshot, tuned(policy or Policy(), table.properties))
 
     @checked
     def compact(

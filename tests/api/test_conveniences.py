@@ -127,3 +127,12 @@ def test_progress_is_told_while_rows_are_read_and_compactions_end() -> None:
     told.clear()
     table.compact(policy=Policy(strategy=Strategy.FULL), on_progress=told.append)
     assert told == list(range(1, len(told) + 1)) and told
+
+
+def test_debt_goes_by_the_properties_of_the_table() -> None:
+    _, table = in_memory()
+    before = table.debt().score
+    table.alter(properties={"level0_trigger_runs": 2, "slow_runs": 2, "stop_runs": 4})
+    assert table.debt().score > before
+    table.refresh()
+    assert table.debt(Policy(slow_runs=40, stop_runs=80)).score < table.debt().score
