@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from compactor.common.counts import counted
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
@@ -16,29 +15,22 @@ from compactor.merge.completion import completed, write_skips
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.groups.splits import Splits
-from compactor.merge.inputs.decoding import DecodingAhead
 from compactor.merge.inputs.input import MergeInput
 from compactor.merge.inputs.input_fragment import InputFragment
-from compactor.merge.inputs.key_reader import CopyRule, InputSettings
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.inputs.sources import InputSources
 from compactor.merge.key_phase import KeyPhase
+from compactor.merge.merge_inputs import make_inputs, max_rows_of_group
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.merge.outputs.sinks import OpenOutput
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.merge_plan import OVERSHOOT_FACTOR, MergePlan
+from compactor.resources.merge_plan import MergePlan
 from compactor.resources.merge_stages import FOOTER
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import STAGES, Stopwatch
 from compactor.rows.flags import DELETED
-from lsm_fragment.arrays.sizes import nulls_bytes
-from lsm_fragment.arrays.types import storage_type
-from lsm_fragment.limits import max_written_bytes
-
-_MANY_ROWS: Final = 1024
-"""Measure the nulls of a type on this many rows."""
 
 
 class MergePass:
@@ -61,22 +53,12 @@ class MergePass:
         self._sources: InputSources = InputSources(
             inputs, settings, plan, budget, disk, before._sources if before else None
         )
-        options = settings.options
-        max_group_rows = min(options.max_rows, _max_null_rows(settings))
-        copying = CopyRule(
-            max_group_rows, options.target_row_group_bytes, options.compression_level
-        )
-        shared = InputSettings(budget, disk, copying, plan.slice_bytes, plan.reserve_bytes)
-        ahead = None
-        if context.tasks.has_threads:
-            ahead = DecodingAhead(context.tasks, budget, options.target_row_group_bytes)
-        context.inputs = [
-            MergeInput(fragment, source, shared, watch, ahead)
-            for fragment, source in zip(inputs, self._sources.all, strict=True)
-        ]
+        context.inputs = make_inputs(context, inputs, self._sources)
         splits = before.splits if before else Splits()
         self._schemas = InputSchemas(settings.schema)
-        self._keys = KeyPhase(context, self._schemas, open_output, splits, max_group_rows)
+        self._keys = KeyPhase(
+            context, self._schemas, open_output, splits, max_rows_of_group(settings)
+        )
         self._columns = ColumnPhase(context)
         self._footers = Reservation(budget, FOOTER)
         """The memory of what the inputs' footers say of copied row groups."""
@@ -179,17 +161,6 @@ class MergePass:
         self._keys.close()
         self._footers.free()
         self._context.close()
-
-
-def _max_null_rows(settings: MergeSettings) -> int:
-    """Returns the rows per group at which an all-null column of the widest type stays within the size limit.
-
-    Nulls of a wide type take as much as values.
-    """
-    types = [storage_type(field.type) for field in settings.schema]
-    widest = max(nulls_bytes(_MANY_ROWS, dtype) for dtype in types)
-    max_bytes = OVERSHOOT_FACTOR * settings.options.target_row_group_bytes
-    return max(1, min(max_written_bytes(), max_bytes) * _MANY_ROWS // max(1, widest))
 
 
 def merge_fragments(

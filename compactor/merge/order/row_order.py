@@ -85,6 +85,11 @@ class RowOrder:
     def __len__(self) -> int:
         return len(self._records)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all records, in memory and on disk."""
+        return self._records.size_bytes
+
     def append(
         self, inputs: npt.NDArray[np.integer[Any]], origins: Origins, flags: Flags | None = None
     ) -> None:
