@@ -27,9 +27,9 @@ from compactor.compaction.compaction import (
     failed,
 )
 from compactor.compaction.fold_key import with_key_of_input
+from compactor.compaction.inputs import input_fragment
 from compactor.compaction.prepared import prepare_merge
 from compactor.errors import CompactorError
-from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult
 from compactor.resources.upload_memory import UploadMemory
@@ -38,10 +38,7 @@ from compactor.stores.base import Store, Upload
 from compactor.stores.local import is_on_local_disk
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
-from compactor.stores.resume import ResumingStream
-from compactor.table.deletions import read_deletion
 from compactor.table.entry import FragmentEntry, SkipIndex, with_sequence
-from compactor.table.missing import missing_explained
 from compactor.table.object_names import fragment_key, skip_index_key
 from lsm_fragment.errors import FormatError
 
@@ -110,7 +107,10 @@ class _Attempt:
         set_up_heap()
         merge = prepare_merge(self._compaction, self._open_skips, are_local=self._are_local)
         _allow_open_files(merge.open_files)
-        inputs = [self._input(entry) for entry in self._compaction.spec.inputs]
+        inputs = [
+            input_fragment(entry, self._store, self._plain_store)
+            for entry in self._compaction.spec.inputs
+        ]
         with older_objects_left_alone():
             result = merge_fragments(inputs, merge.settings, merge.plan, self._open_output)
         return Outcome(
@@ -148,28 +148,6 @@ class _Attempt:
             return with_key_of_input(self._plain_store, spec.inputs[error.input], table, error)
         except (CompactorError, FormatError):
             return error
-
-    def _input(self, entry: FragmentEntry) -> InputFragment:
-        return InputFragment(
-            name=f"{self._store.url}/{entry.key}",
-            source_id=entry.key,
-            rows=entry.rows,
-            size_bytes=entry.size_bytes,
-            row_hash=entry.row_hash,
-            open_source=lambda: self._open(entry),
-            read_again=(lambda: ResumingStream(self._plain_store, entry.key))
-            if self._are_local
-            else None,
-            mean_row_bytes=-(
-                -max((c.raw for c in entry.columns.values()), default=0) // max(1, entry.rows)
-            ),
-            peak_row_bytes=entry.peak_row_bytes,
-            read_dropped=lambda: read_deletion(self._plain_store, entry),
-        )
-
-    def _open(self, entry: FragmentEntry) -> ResumingStream:
-        with missing_explained(self._plain_store, entry.key, entry.key):
-            return ResumingStream(self._store, entry.key)
 
     def _open_output(self, memory: UploadMemory) -> Upload:
         # The count goes on through both passes, so that no two uploads of an attempt share a name.

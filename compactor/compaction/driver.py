@@ -13,6 +13,7 @@ and a compaction whose lease has gone is void, however late it ends.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,10 +21,17 @@ from typing import Final
 from msgspec import structs
 
 from compactor.common.clock import Ids, random_id
+from compactor.compaction.carrying import (
+    CannotCarryError,
+    Carrying,
+    OrderOf,
+    has_only_more_deleted,
+    order_of_keys,
+)
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
 from compactor.compaction.record import compaction_record
-from compactor.errors import UnknownOutcomeError
+from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
@@ -35,6 +43,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
 from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine
+from lsm_fragment.errors import FormatError
 
 LEASE_SECONDS: Final = 120.0
 IN_PROCESS_LEASE_SECONDS: Final = 3600.0
@@ -44,6 +53,8 @@ Other processes on the same host see at once that this one has died.
 """
 RETRY_SECONDS: Final = 0.5
 MAX_RETRY_SECONDS: Final = 300.0
+_MAX_CARRIES: Final = 100
+"""Give a compaction up when deletes came between this many attempts to commit it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +87,10 @@ class FinishedCompaction:
     attempt: int = 1
     """How many times this driver has tried to merge these inputs."""
     is_void: bool = False
-    """Whether another process took its inputs meanwhile: that result stands, ours is garbage."""
+    """Whether another process took its inputs meanwhile, or rows deleted meanwhile could not be carried: the
+    outputs are garbage."""
+    void_reason: str = ""
+    """Why deleted rows could not be carried; empty if that was not tried or did succeed."""
     quarantined: tuple[str, ...] = ()
     retry_seconds: float | None = None
     """After a failure, the seconds until its inputs may be tried again; None if this driver does not try."""
@@ -125,6 +139,10 @@ class _NothingToDoError(Exception):
     """There is nothing to commit."""
 
 
+class _RowsDeletedError(Exception):
+    """Rows of inputs were deleted that are not carried to the outputs yet."""
+
+
 class Driver:
     """The driver of one table's compactions: decides and commits them. Used from one thread."""
 
@@ -136,7 +154,9 @@ class Driver:
         ids: Ids = random_id,
         owner: str | None = None,
         owner_is_gone: Callable[[str], bool] = is_gone,
+        order_of: OrderOf = order_of_keys,
     ) -> None:
+        """order_of: makes the row order of a compaction during which rows were deleted."""
         self._log = log
         self._settings = settings
         self._ids = ids
@@ -149,6 +169,11 @@ class Driver:
         """When the first backoff that the last decision left out may be tried again; None without one."""
         self.waits_for_quiet = False
         """Whether the last decision left out a compaction that must run alone."""
+        self._order_of = order_of
+        self._carryings: dict[str, Carrying] = {}
+        """What is carried to the outputs of outcomes that wait for their commit, by compaction id."""
+        self._not_carried: dict[str, str] = {}
+        """Why rows deleted meanwhile could not be carried, by compaction id."""
         self._unanswered: set[str] = set()
         """Ids of compactions that may be leased: the commit's answer was lost, and no engine has them."""
 
@@ -377,11 +402,15 @@ class Driver:
         """Returns the ids of the compactions whose outputs are live now."""
         standing: list[Outcome] = []
         installed: set[str] = set()
+        behind: list[Outcome] = []
 
         def prepare(snapshot: Snapshot) -> Changes:
             # These include compactions that are finished again after a commit whose outcome was unknown.
             installed.update(o.compaction_id for o in outcomes if self._is_installed(o))
             standing[:] = [o for o in outcomes if self._stands(o, snapshot)]
+            behind[:] = [o for o in standing if not self._carrying_of(o).is_done(snapshot)]
+            if behind:
+                raise _RowsDeletedError
             if not standing:
                 raise _NothingToDoError
             compactions = [self._running[o.compaction_id][0] for o in standing]
@@ -389,15 +418,56 @@ class Driver:
             seconds = sum(o.report.seconds for o in standing if o.report)
             return Changes(
                 operation=Operation.COMPACT,
-                adds=tuple(entry for o in standing for entry in o.outputs),
+                adds=tuple(entry for o in standing for entry in self._carrying_of(o).outputs),
                 removes=tuple(entry.key for entry in inputs),
                 ended_leases=tuple(o.compaction_id for o in standing),
                 cost=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
                 records=tuple(map(self._record, standing)),
             )
 
-        self._commit_unless_nothing(prepare)
+        for tries in itertools.count(1):
+            try:
+                self._commit_unless_nothing(prepare)
+                break
+            except _RowsDeletedError:
+                self.prolong()
+                for outcome in behind:
+                    self._carry(outcome, is_last=tries >= _MAX_CARRIES)
+        if self._not_carried:
+            self._release(list(self._not_carried), (), "")
         return installed.union(outcome.compaction_id for outcome in standing)
+
+    def _carrying_of(self, outcome: Outcome) -> Carrying:
+        carrying = self._carryings.get(outcome.compaction_id)
+        if carrying is None or carrying.attempted is not outcome.outputs:
+            self._end_carrying(outcome.compaction_id)
+            compaction, _ = self._running[outcome.compaction_id]
+            carrying = self._carryings[outcome.compaction_id] = Carrying(
+                self._log.store,
+                compaction,
+                outcome.outputs,
+                ids=self._ids,
+                order_of=self._order_of,
+                on_sign_of_life=self.prolong,
+            )
+        return carrying
+
+    def _carry(self, outcome: Outcome, *, is_last: bool) -> None:
+        """Carries the rows deleted since to the outputs, or notes why that can't be done.
+
+        Raises `StoreError` if the store can't be reached: the outcome is committed later.
+        """
+        if not self._stands(outcome, self._log.latest):
+            return
+        try:
+            if is_last:
+                raise CannotCarryError(f"rows were deleted {_MAX_CARRIES} times during the commit")
+            self._carrying_of(outcome).carry(self._log.latest)
+        except (StoreUnreachableError, UnknownOutcomeError):
+            raise
+        except (CannotCarryError, CompactorError, FormatError) as error:
+            # What is wrong with an input is found, counted and told by the next attempt.
+            self._not_carried[outcome.compaction_id] = str(error)
 
     def _is_installed(self, outcome: Outcome) -> bool:
         return self._log.landed(
@@ -412,12 +482,20 @@ class Driver:
         return (
             outcome.compaction_id in snapshot.leases
             and compaction.base_version >= snapshot.min_base_version
-            and all(snapshot.fragments.get(e.key) == e for e in compaction.spec.inputs)
+            and outcome.compaction_id not in self._not_carried
+            and all(
+                has_only_more_deleted(snapshot.fragments.get(e.key), e)
+                for e in compaction.spec.inputs
+            )
         )
 
     def _commit_failure(self, outcome: Outcome) -> FinishedCompaction:
         compaction, _ = self._running[outcome.compaction_id]
         inputs = [entry.key for entry in compaction.spec.inputs]
+        latest = self._log.latest.fragments
+        if any(latest.get(entry.key) != entry for entry in compaction.spec.inputs):
+            # What could not be read may be deletions that a later delete replaced and a vacuum removed.
+            outcome = replace(outcome, is_damage=False)
         # If the failure names one input, it holds up no others.
         about = [outcome.culprit] if outcome.culprit in inputs else inputs
         backoffs = {key: self._backoff(key, outcome) for key in about}
@@ -483,14 +561,21 @@ class Driver:
     ) -> FinishedCompaction:
         attempt = self._attempt(outcome)
         compaction, predicted = self._running.pop(outcome.compaction_id)
+        self._end_carrying(outcome.compaction_id)
         return FinishedCompaction(
             compaction=compaction,
             predicted=predicted,
             outcome=outcome,
             attempt=attempt,
             is_void=is_void,
+            void_reason=self._not_carried.pop(outcome.compaction_id, ""),
             quarantined=quarantined,
         )
+
+    def _end_carrying(self, compaction_id: str) -> None:
+        carrying = self._carryings.pop(compaction_id, None)
+        if carrying is not None:
+            carrying.close()
 
     def _record(self, outcome: Outcome) -> CompactionRecord:
         compaction, predicted = self._running[outcome.compaction_id]
@@ -529,6 +614,8 @@ class Driver:
     def give_up(self) -> None:
         """Frees all leases of unfinished compactions, so that others can take over at once."""
         ids = [*self._running, *self._unanswered]
+        for compaction_id in list(self._carryings):
+            self._end_carrying(compaction_id)
         self._running.clear()
         self._unanswered.clear()
         if ids:

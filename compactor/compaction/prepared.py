@@ -28,11 +28,12 @@ class PreparedMerge:
 
 
 def prepare_merge(
-    compaction: Compaction, open_skips: OpenOutput, *, are_local: bool
+    compaction: Compaction, open_skips: OpenOutput | None, *, are_local: bool
 ) -> PreparedMerge:
     """Returns the merge of a compaction; the compaction alone decides it, so every attempt merges alike.
 
-    open_skips: begins the object of the skip indexes. are_local: whether the inputs are on local disk.
+    open_skips: begins the object of the skip indexes; None for an order of keys alone. are_local: whether the
+    inputs are on local disk.
     """
     spec, metadata, settings = compaction.spec, compaction.metadata, compaction.settings
     target_bytes = settings.target_fragment_bytes

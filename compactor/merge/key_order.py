@@ -24,7 +24,7 @@ from compactor.merge.outputs.contract import MergeSettings
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import MergePlan
-from compactor.resources.merge_stages import ORDER
+from compactor.resources.merge_stages import ORDER, ROW_HASHES
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
 from compactor.rows.flags import KEPT, Flags
@@ -58,8 +58,11 @@ class KeyOrder:
 
     @property
     def budget(self) -> MemoryBudget:
-        """The memory that a user of the order shares with it."""
         return self._context.budget
+
+    def reserve(self, size: int) -> Reservation:
+        """Reserves memory for bits of rows beside the order."""
+        return Reservation(self.budget, ROW_HASHES, size)
 
     @property
     def size_bytes(self) -> int:

@@ -74,6 +74,8 @@ class Events(Silent):
         }
         if finished.is_void:
             self.void += 1
+            if finished.void_reason:
+                values["reason"] = finished.void_reason
             self.tell(Event("overtaken", values, _figures(finished)))
         elif outcome.failure is not None:
             self.failures += 1

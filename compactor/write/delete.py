@@ -54,8 +54,8 @@ def delete_rows(
 ) -> DeleteReport:
     """Deletes all rows that satisfy the condition, in one commit.
 
-    A row stays if the condition is unknown, as in a comparison with null. The commit ends the leases of
-    running compactions of the fragments that it changes, since their outputs would restore the rows.
+    A row stays if the condition is unknown, as in a comparison with null. Running compactions of the changed
+    fragments go on: their commits carry the deletions to the outputs.
     threads: number that search. skip_quarantined: ignores fragments in quarantine, whose matching rows
     reappear on release.
     Raises `FormatError` or `DataError` for damaged fragments, before anything is deleted;

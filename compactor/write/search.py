@@ -87,10 +87,6 @@ def with_deletions(
         changes,
         adds=(*changes.adds, *deleted),
         removes=(*changes.removes, *(entry.key for entry in entries)),
-        # The outputs of these compactions would restore the deleted rows.
-        ended_leases=tuple(
-            c.compaction_id for c in latest.leases.values() if keys.intersection(c.inputs)
-        ),
     )
 
 

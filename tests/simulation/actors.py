@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
@@ -28,8 +29,15 @@ from compactor.errors import (
     UnknownOutcomeError,
     VersionNotFoundError,
 )
+from compactor.merge.order.row_order import GroupOrder, RowOrder
+from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
+from compactor.resources.merge_stages import ROW_HASHES, ROW_ORDER
+from compactor.resources.reservation import Reservation
+from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.settings.vacuum import VacuumSettings
+from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
@@ -46,6 +54,7 @@ from compactor.write.tags import end_tag, set_tag
 from compactor.write.undo import undo_compaction
 from lsm_fragment.container.footer import ColumnBytes
 from lsm_fragment.errors import CorruptFragmentError, FormatError
+from lsm_fragment.gather.origins import Origins
 from tests.faults import Crash
 from tests.planner.model import METADATA
 from tests.simulation.auditor import Auditor, Row
@@ -63,6 +72,10 @@ POLICIES = [
     Policy(strategy=Strategy.OVERLAPPING),
     Policy(strategy=Strategy.FULL),
 ]
+_ORDER, _BITS = (
+    MemoryStage(name=name, holds="", buffer=Buffer.MATERIALIZED, memory_bytes=1 << 20)
+    for name in (ROW_ORDER, ROW_HASHES)
+)
 _ADVICE = re.compile(r"restore|repair|try again|again|upgrade|check|--\w|Look at")
 
 
@@ -249,6 +262,44 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
     return Outcome(compaction_id=compaction.compaction_id, outputs=tuple(entries))
 
 
+class Order:
+    """The row order of a compaction: the input of each row, as `execute` has sorted them."""
+
+    def __init__(self, sources: Sequence[int]) -> None:
+        plan = StagePlan(1 << 20, 0, (_ORDER, _BITS))
+        self._budget = MemoryBudget(plan)
+        self._order = RowOrder(self._budget, LocalDisk())
+        if sources:
+            present, places = np.unique(sources, return_inverse=True)
+            origins = Origins.of(places.astype(np.uint16), len(present))
+            self._order.append(present, origins)
+
+    def groups(self) -> Iterator[GroupOrder]:
+        return self._order.groups()
+
+    def reserve(self, size: int) -> Reservation:
+        return Reservation(self._budget, ROW_HASHES, size)
+
+    def close(self) -> None:
+        self._order.close()
+
+
+def order_of_rows(
+    world: World, log: CommitLog, compaction: Compaction, _store: Store, _on_rows: object
+) -> Order:
+    """Reads the inputs once more, as the product does it with their keys."""
+    world.auditor.visits["carried"] += 1
+    if world.dawdle_seconds:
+        world.scheduler.sleep(world.random.expovariate(1 / world.dawdle_seconds))
+    with world.corrupt_is_data_error():
+        rows = [
+            (row[0], number)
+            for number, entry in enumerate(compaction.spec.inputs)
+            for row in read_live(world, log, entry)
+        ]
+    return Order([number for _, number in sorted(rows, key=lambda row: row[0])])
+
+
 def attempt_id(world: World, compaction: Compaction) -> str:
     """By its own name no attempt writes what another has written."""
     return f"{compaction.compaction_id}-{world.name()}"
@@ -389,7 +440,8 @@ def compactor(world: World, name: str, rounds: int) -> None:
                 if world.random.random() < 0.1:
                     uncommitted.append(execute(world, log, compaction))  # a speculative twin
                 driver.prolong()
-            driver.commit_outcomes(uncommitted)
+            for finished in driver.commit_outcomes(uncommitted):
+                world.auditor.visits["not carried"] += bool(finished.void_reason)
             uncommitted.clear()
         world.scheduler.sleep(world.random.expovariate(1 / 60))
     if world.random.random() < 0.5:
@@ -483,7 +535,14 @@ def make_driver(world: World, log: CommitLog, name: str) -> Driver:
         lease_seconds=world.random.choice(world.lease_seconds),
         takes_over=world.random.random() < 0.1,
     )
-    return Driver(log, settings, ids=world.name, owner=name, owner_is_gone=world.is_gone)
+    return Driver(
+        log,
+        settings,
+        ids=world.name,
+        owner=name,
+        owner_is_gone=world.is_gone,
+        order_of=partial(order_of_rows, world, log),
+    )
 
 
 def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_000)) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from compactor.compaction import carrying
 from compactor.compaction import compaction as compactions
+from compactor.compaction.carrying import Carrying
 from compactor.compaction.driver import Driver
 from compactor.errors import FragmentMissingError, ObjectExistsError, UnknownOutcomeError
 from compactor.planner import tree as trees
@@ -29,7 +32,7 @@ from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write import restore as restoring
 from tests.simulation.hazards import BY_NAME
-from tests.simulation.run import Scene, simulate, spawn_few, spawn_many
+from tests.simulation.run import Scene, simulate, spawn_deletes, spawn_few, spawn_many
 from tests.simulation.store import SimulatedStore
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -123,6 +126,36 @@ def _a_void_compaction_is_committed(patch: pytest.MonkeyPatch) -> None:
         return all(entry.key in snapshot.fragments for entry in compaction.spec.inputs)
 
     patch.setattr(Driver, "_stands", stands)
+
+
+def _deleted_rows_are_not_carried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Carrying, "is_done", lambda self, snapshot: True)
+
+
+def _deleted_rows_are_carried_once(patch: pytest.MonkeyPatch) -> None:
+    original = Carrying._changed
+
+    def changed(self: Carrying, snapshot: Any) -> Any:
+        return {} if self._order is not None else original(self, snapshot)
+
+    patch.setattr(Carrying, "_changed", changed)
+
+
+def _places_are_those_of_the_inputs(patch: pytest.MonkeyPatch) -> None:
+    """Bits go to the outputs in the order of the inputs, not of the rows."""
+
+    def places(orders: Any, deleted: Any, output_rows: Any) -> Iterator[Any]:
+        rows: dict[int, int] = {}
+        for order in orders:
+            for number, count in zip(order.inputs.tolist(), order.counts.tolist(), strict=True):
+                rows[number] = rows.get(number, 0) + count
+        bits = [b for n in sorted(rows) for b in deleted.get(n, pa.repeat(False, rows[n]))]
+        bits = [bool(b) if isinstance(b, bool) else b.as_py() for b in bits]
+        for count in output_rows:
+            yield pa.array(bits[:count], pa.bool_())
+            bits = bits[count:]
+
+    patch.setattr(carrying, "places_of_deleted", places)
 
 
 def _the_base_version_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -398,6 +431,9 @@ MUTATIONS = [
     Mutation("whose a version is, its commit id says", _what_exists_is_not_ours, hazards=(_TWICE,)),
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
     Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 0, spawn_many),
+    Mutation("rows deleted meanwhile are carried", _deleted_rows_are_not_carried, 0, spawn_deletes),
+    Mutation("each delete until the commit is carried", _deleted_rows_are_carried_once, 0, spawn_deletes),
+    Mutation("rows are carried by the row order", _places_are_those_of_the_inputs, 0, spawn_deletes),
     Mutation("two drivers never work on one fragment", _leases_are_not_looked_at),
     Mutation("attempts too old can't commit", _the_base_version_is_not_looked_at, 0, spawn_many),
     Mutation("garbage goes once the minimum has risen", _garbage_is_removed_unannounced, 0, spawn_many),

@@ -32,6 +32,7 @@ from tests.simulation.actors import (
     execute,
     historian,
     ingest,
+    order_of_rows,
     reader,
     release_all,
     restarting,
@@ -144,6 +145,19 @@ def spawn_zombies(world: World) -> None:
     for number in range(3):
         name = f"compactor{number}"
         world.scheduler.spawn(name, partial(compactor, world, name, 8))
+
+
+def spawn_deletes(world: World) -> None:
+    """Deletes that come while compactions run and commit, one after the other."""
+    world.settings = CompactionSettings(target_fragment_bytes=400)
+    world.policies = [POLICIES[3], POLICIES[4]]
+    world.lease_seconds, world.dawdle_seconds = [10_000.0], 60.0
+    for number in range(2):
+        world.scheduler.spawn(f"writer{number}", partial(writer, world, 6))
+        name = f"compactor{number}"
+        world.scheduler.spawn(name, partial(compactor, world, name, 8))
+    for number in range(4):
+        world.scheduler.spawn(f"deleter{number}", partial(deleter, world, 8))
 
 
 def spawn_vacuums(world: World) -> None:
@@ -295,6 +309,7 @@ def _compact(world: World, strategy: Strategy) -> None:
             ids=world.name,
             owner=owner,
             owner_is_gone=world.is_gone,
+            order_of=partial(order_of_rows, world, log),
         )
         try:
             _compact_with(world, log, driver)

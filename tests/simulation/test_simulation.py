@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from multiprocessing import get_context
 
 import pytest
 
 from tests.simulation.hazards import HAZARDS, Hazard
 from tests.simulation.mutations import MUTATIONS, Mutation
-from tests.simulation.run import FoundError, finding, simulate, spawn_few
+from tests.simulation.run import FoundError, finding, simulate, spawn_deletes, spawn_few
 
 _FEW_SEEDS = 100
 _MANY_SEEDS = 500
@@ -34,6 +35,14 @@ def test_no_row_is_lost_or_doubled_whatever_happens(seeds: range) -> None:
             if found is not None:
                 pool.terminate()
                 pytest.fail(f"{found}\n" + "\n".join(found.trace[-40:]))
+
+
+def test_deletes_during_compactions_make_none_void() -> None:
+    visits: Counter[str] = Counter()
+    for seed in range(8):
+        visits += simulate(seed, spawn_deletes).visits
+    assert visits["carried"] >= 8
+    assert not visits["not carried"]
 
 
 @pytest.mark.long
