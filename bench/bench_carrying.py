@@ -1,6 +1,6 @@
 """Measures what a delete during a compaction costs at its commit: CPU seconds, and bytes of the row order.
 
-python -m bench.carry --rows 500000
+python -m bench.bench_carrying --rows 500000
 """
 
 from __future__ import annotations
