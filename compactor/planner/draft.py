@@ -39,8 +39,8 @@ class Draft:
 
     def plan(self) -> CompactionPlan:
         return CompactionPlan(
-            tuple(self._specs),
-            tuple(self._moves),
+            specs=tuple(self._specs),
+            trivial_moves=tuple(self._moves),
             blocked=tuple(self._blocked),
             refused=tuple(self._refused),
             held=frozenset(self._held - self._taken),

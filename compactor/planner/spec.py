@@ -72,7 +72,7 @@ class Expiry:
     entries: tuple[FragmentEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
     """Specs by priority, trivial moves and expired fragments. No fragment is in two of these parts."""
 

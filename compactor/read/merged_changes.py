@@ -58,7 +58,7 @@ def merged_changes(
     Rows of one key are equal if their row hashes over the columns of the result are.
     """
     sides = _Side(before, wanted), _Side(after, wanted)
-    while loaded := [side for side in sides if side.load()]:
+    while loaded := [side for side in sides if side.fill()]:
         bound = min(side.last_key for side in loaded)
         taken = [side.take_to(bound) for side in sides]
         kinds, batch = _differences(taken[0], taken[1], wanted)
@@ -86,7 +86,7 @@ class _Side:
         assert self._keys is not None, "rows are loaded"
         return self._keys.key(self._keys.rows - 1)
 
-    def load(self) -> bool:
+    def fill(self) -> bool:
         """Loads the next batch if all rows were taken; returns whether there are rows."""
         while not self.rows:
             self._batch, self._start = next(self._batches, None), 0
