@@ -320,12 +320,12 @@ class Driver:
     def _as_lease(self, compaction: Compaction, now_unix_ms: int, began_unix_ms: int) -> Lease:
         lease_ms = round(self._settings.lease_seconds * 1000)
         return Lease(
-            compaction.compaction_id,
-            self._owner,
-            tuple(entry.key for entry in compaction.spec.inputs),
-            compaction.spec.output_level,
-            now_unix_ms + lease_ms,
-            began_unix_ms,
+            compaction_id=compaction.compaction_id,
+            owner=self._owner,
+            inputs=tuple(entry.key for entry in compaction.spec.inputs),
+            output_level=compaction.spec.output_level,
+            expires_unix_ms=now_unix_ms + lease_ms,
+            began_unix_ms=began_unix_ms,
         )
 
     def _judged(self, snapshot: Snapshot) -> _JudgedLeases:

@@ -253,7 +253,14 @@ class CommitLog:
             self._store.url,
         )
         table_id = snapshot.table_id if snapshot.version else commit_id
-        version = Version(snapshot.version + 1, commit_id, now, changes, table_id, process_name())
+        version = Version(
+            number=snapshot.version + 1,
+            commit_id=commit_id,
+            committed_unix_ms=now,
+            changes=changes,
+            table_id=table_id,
+            committer=process_name(),
+        )
         after = snapshot.apply(version)
         try:
             if not self._publish(version):

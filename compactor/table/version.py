@@ -70,7 +70,7 @@ class Operation(StrEnum):
     """The minimum base version is raised before unreferenced objects are removed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """A decided compaction. Its outputs can be committed only while the lease stands.
 
@@ -183,7 +183,7 @@ _CHANGES: Final = Stored(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """One file of the commit log."""
 
@@ -229,12 +229,12 @@ class Version:
                 raise ValueError("its checksum does not match")
             check_number("version", document["version"])
             return cls(
-                document["version"],
-                msgspec.convert(document["commit_id"], str),
-                unix_ms("committed_unix_ms", document["committed_unix_ms"]),
-                Changes.from_json(document),
-                msgspec.convert(document["table_id"], str),
-                msgspec.convert(document.get("committer", ""), str),
+                number=document["version"],
+                commit_id=msgspec.convert(document["commit_id"], str),
+                committed_unix_ms=unix_ms("committed_unix_ms", document["committed_unix_ms"]),
+                changes=Changes.from_json(document),
+                table_id=msgspec.convert(document["table_id"], str),
+                committer=msgspec.convert(document.get("committer", ""), str),
             )
         except (
             KeyError,

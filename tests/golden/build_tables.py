@@ -56,7 +56,14 @@ def plain(store: MemoryStore) -> None:
     append_table(store, some_rows(120), None, max_rows=16)
     log = CommitLog(store)
     entry = min(log.current().fragments.values(), key=lambda entry: entry.level)
-    lease = Lease("compaction-1", "host:1", (entry.key,), 1, 1_700_000_000_000, 1)
+    lease = Lease(
+        compaction_id="compaction-1",
+        owner="host:1",
+        inputs=(entry.key,),
+        output_level=1,
+        expires_unix_ms=1_700_000_000_000,
+        began_unix_ms=1,
+    )
     quarantine = Quarantine(entry.key, "for this table", 1_700_000_000_000)
     log.commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     log.commit(

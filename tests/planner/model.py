@@ -61,7 +61,14 @@ class ModelTable:
     def lease(self, spec: CompactionSpec) -> str:
         compaction_id = f"c{next(self._ids)}"
         keys = tuple(entry.key for entry in spec.inputs)
-        lease = Lease(compaction_id, "model", keys, spec.output_level, 1 << 60, 1)
+        lease = Lease(
+            compaction_id=compaction_id,
+            owner="model",
+            inputs=keys,
+            output_level=spec.output_level,
+            expires_unix_ms=1 << 60,
+            began_unix_ms=1,
+        )
         self._commit(Changes(operation=Operation.LEASE, leases=(lease,)))
         return compaction_id
 
@@ -158,4 +165,8 @@ class ModelTable:
         return fragment_key(self.snapshot.version, f"a{next(self._ids)}", 0)
 
     def _commit(self, changes: Changes) -> None:
-        self.snapshot = self.snapshot.apply(Version(self.snapshot.version + 1, "", 0, changes))
+        self.snapshot = self.snapshot.apply(
+            Version(
+                number=self.snapshot.version + 1, commit_id="", committed_unix_ms=0, changes=changes
+            )
+        )

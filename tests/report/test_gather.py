@@ -274,7 +274,14 @@ def test_the_verdict_is_what_matters_most() -> None:
     assert due.command == "compactor compact memory://table"
     assert not due.is_bad
     keys = tuple(made.log.latest.fragments)
-    lease = Lease("c", "host:1:x:y", keys, 0, made.clock.now_unix_ms() + 60_000, 1)
+    lease = Lease(
+        compaction_id="c",
+        owner="host:1:x:y",
+        inputs=keys,
+        output_level=0,
+        expires_unix_ms=made.clock.now_unix_ms() + 60_000,
+        began_unix_ms=1,
+    )
     made.log.commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     runs = made.report().verdict
     assert (runs.text, runs.command) == (

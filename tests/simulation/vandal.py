@@ -207,7 +207,13 @@ class Vandal:
         """table_id: who may read the log knows it."""
         changes = Changes(operation=Operation.VACUUM, min_base_version=number, oldest=number)
         stamp = snapshot.committed_unix_ms + self._random.choice([0, 10 * _YEAR_MS])
-        return Version(number, "forged", stamp, changes, table_id).to_bytes()
+        return Version(
+            number=number,
+            commit_id="forged",
+            committed_unix_ms=stamp,
+            changes=changes,
+            table_id=table_id,
+        ).to_bytes()
 
     def _some(self, prefix: str) -> bytes:
         keys = [*self._shared.keys(prefix)]

@@ -64,11 +64,11 @@ def forge(world: World, stamp_ms: int) -> None:
     """A version by somebody whose clock is wrong and whose program does not look."""
     snapshot = world.log.refresh()
     version = Version(
-        snapshot.version + 1,
-        f"forged-{stamp_ms}",
-        stamp_ms,
-        Changes(operation=Operation.LEASE),
-        snapshot.table_id,
+        number=snapshot.version + 1,
+        commit_id=f"forged-{stamp_ms}",
+        committed_unix_ms=stamp_ms,
+        changes=Changes(operation=Operation.LEASE),
+        table_id=snapshot.table_id,
     )
     world.store.objects[version_key(version.number)] = version.to_bytes()
 
@@ -97,7 +97,9 @@ def test_a_version_is_as_old_as_the_earliest_stamp_at_or_after_it(
     store = MemoryStore()
     for number, stamp in enumerate(times, 1):
         changes = Changes(operation=Operation.LEASE, metadata=METADATA if number == 1 else None)
-        version = Version(number, f"id{number}", stamp, changes)
+        version = Version(
+            number=number, commit_id=f"id{number}", committed_unix_ms=stamp, changes=changes
+        )
         store.objects[version_key(number)] = version.to_bytes()
     log = CommitLog(store)
     snapshot = log.refresh()
@@ -120,7 +122,14 @@ def test_a_checkpoint_remembers_where_stamps_went_back() -> None:
 def test_a_lease_from_the_far_future_holds_nothing() -> None:
     drivers = Drivers()
     keys = tuple(drivers.ingest(first, first + 9) for first in (0, 5))
-    lease = Lease("lost", "elsewhere", keys, 1, drivers.clock.now_ms + TEN_YEARS_MS, 1)
+    lease = Lease(
+        compaction_id="lost",
+        owner="elsewhere",
+        inputs=keys,
+        output_level=1,
+        expires_unix_ms=drivers.clock.now_ms + TEN_YEARS_MS,
+        began_unix_ms=1,
+    )
     drivers.log().commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
     assert len(drivers.driver("one").decide(1)) == 1
     assert "lost" not in drivers.snapshot().leases

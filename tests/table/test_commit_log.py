@@ -394,7 +394,16 @@ def test_a_version_survives_its_own_bytes() -> None:
         adds=(entry("a"),),
         removes=("b",),
         metadata=METADATA,
-        leases=(Lease("c", "owner", ("data/x.frag",), 1, 7, 1),),
+        leases=(
+            Lease(
+                compaction_id="c",
+                owner="owner",
+                inputs=("data/x.frag",),
+                output_level=1,
+                expires_unix_ms=7,
+                began_unix_ms=1,
+            ),
+        ),
         ended_leases=("d",),
         quarantines=(Quarantine("data/q.frag", "why", 9),),
         released_fragments=("data/p.frag",),
@@ -402,9 +411,11 @@ def test_a_version_survives_its_own_bytes() -> None:
         oldest=1,
         cost=CompactionCost(100, 0.5),
     )
-    version = Version(3, "id", 5, changes)
+    version = Version(number=3, commit_id="id", committed_unix_ms=5, changes=changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version
-    plain = Version(1, "id", 5, Changes(operation=Operation.INGEST))
+    plain = Version(
+        number=1, commit_id="id", committed_unix_ms=5, changes=Changes(operation=Operation.INGEST)
+    )
     assert Version.from_bytes(plain.to_bytes(), name="x") == plain
 
 
@@ -423,7 +434,9 @@ def test_a_log_file_that_is_read_again_is_parsed_once(monkeypatch: pytest.Monkey
     assert not parsed, "it has written them itself"
     theirs.commit(add("d"))
     assert len(parsed) == len(set(parsed)) == 3
-    other = Version(4, "other", 9, Changes(operation=Operation.LEASE))
+    other = Version(
+        number=4, commit_id="other", committed_unix_ms=9, changes=Changes(operation=Operation.LEASE)
+    )
     store.objects[version_key(4)] = other.to_bytes()
     assert theirs.history.read(4) == other
 
@@ -516,7 +529,12 @@ def test_a_commit_that_another_has_replaced_is_no_success() -> None:
     key = version_key(3)
 
     def overtake() -> None:
-        store.objects[key] = Version(3, "theirs", 9, Changes(operation=Operation.LEASE)).to_bytes()
+        store.objects[key] = Version(
+            number=3,
+            commit_id="theirs",
+            committed_unix_ms=9,
+            changes=Changes(operation=Operation.LEASE),
+        ).to_bytes()
 
     store.faults.add(IgnoreConditions())
     overtaken = calls("create", prefix=key).first()

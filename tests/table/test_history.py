@@ -110,11 +110,18 @@ def full_snapshot() -> Snapshot:
         ),
         structs.replace(entry("b"), level=2, row_hash=(1 << 64) - 1, first_key=(), last_key=()),
     ]
-    lease = Lease("c", "host:1:x", ("data/b.frag",), 1, 5, 1)
+    lease = Lease(
+        compaction_id="c",
+        owner="host:1:x",
+        inputs=("data/b.frag",),
+        output_level=1,
+        expires_unix_ms=5,
+        began_unix_ms=1,
+    )
     changes = Changes(
         operation=Operation.INGEST, adds=tuple(entries), metadata=METADATA, leases=(lease,)
     )
-    version = Version(1, "id", 9, changes)
+    version = Version(number=1, commit_id="id", committed_unix_ms=9, changes=changes)
     snapshot = Snapshot.empty().apply(version)
     return replace(
         snapshot,

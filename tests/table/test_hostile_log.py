@@ -55,7 +55,11 @@ def filled(world: World, versions: int = 11) -> World:
 
 def forged(number: int, table_id: str = "another") -> Version:
     return Version(
-        number, "forged", 1, Changes(operation=Operation.INGEST, metadata=METADATA), table_id
+        number=number,
+        commit_id="forged",
+        committed_unix_ms=1,
+        changes=Changes(operation=Operation.INGEST, metadata=METADATA),
+        table_id=table_id,
     )
 
 
@@ -206,7 +210,13 @@ def test_what_a_sleeper_creates_again_does_not_make_the_log_after_it_damaged(wor
     world.clock.now_ms += 3 * DAY_MS
     world.vacuum()
     assert world.log.history.marks().floor == 8
-    again = Version(7, "sleeper", 1, Changes(operation=Operation.LEASE), slow.latest.table_id)
+    again = Version(
+        number=7,
+        commit_id="sleeper",
+        committed_unix_ms=1,
+        changes=Changes(operation=Operation.LEASE),
+        table_id=slow.latest.table_id,
+    )
     put_version(world, again)
     assert slow.refresh().version == world.log.latest.version
 
@@ -308,9 +318,28 @@ def test_half_a_surrogate_pair_in_a_log_file_is_damage(world: World, where: str)
     changes = Changes(
         operation=Operation.QUARANTINE,
         quarantines=(Quarantine(key, "<quarantines>", 1),),
-        leases=(Lease("c", "<leases>", (key,), 1, 1, 1),),
+        leases=(
+            Lease(
+                compaction_id="c",
+                owner="<leases>",
+                inputs=(key,),
+                output_level=1,
+                expires_unix_ms=1,
+                began_unix_ms=1,
+            ),
+        ),
     )
-    text = Version(4, "<commit_id>", 1, changes, whole.table_id).to_bytes().partition(b"\n")[0]
+    text = (
+        Version(
+            number=4,
+            commit_id="<commit_id>",
+            committed_unix_ms=1,
+            changes=changes,
+            table_id=whole.table_id,
+        )
+        .to_bytes()
+        .partition(b"\n")[0]
+    )
     for half, is_damage in ((rb"\ud83d", True), (rb"\ud83d\ude00", False)):
         told = text.replace(f"<{where}>".encode(), half)
         signed = told + b"\n" + xxhash.xxh3_64_hexdigest(told).encode() + b"\n"

@@ -93,7 +93,13 @@ def test_a_version_that_names_another_object_is_damaged(name: object) -> None:
     log, _key = with_memo(store)
     newest = log.current()
     forged = Changes(operation=Operation.INGEST, memo=name)  # type: ignore[arg-type]
-    version = Version(newest.version + 1, "c", newest.committed_unix_ms, forged, newest.table_id)
+    version = Version(
+        number=newest.version + 1,
+        commit_id="c",
+        committed_unix_ms=newest.committed_unix_ms,
+        changes=forged,
+        table_id=newest.table_id,
+    )
     store.objects[version_key(version.number)] = version.to_bytes()
     with refuses(DataError):
         CommitLog(store).current()

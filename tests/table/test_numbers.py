@@ -175,7 +175,12 @@ def test_sums_over_a_version_and_over_all_are_64_bits(store: LocalStore) -> None
     snapshot = Snapshot(version=0, metadata=METADATA, fragments=FragmentMap(), totals=totals)
     with refuses(DataError):
         snapshot.apply(
-            Version(1, "id", 1, Changes(operation=Operation.INGEST, adds=(fragments[0],)))
+            Version(
+                number=1,
+                commit_id="id",
+                committed_unix_ms=1,
+                changes=Changes(operation=Operation.INGEST, adds=(fragments[0],)),
+            )
         )
 
 

@@ -64,7 +64,7 @@ def test_a_reason_that_is_a_message_is_stored_as_its_text() -> None:
     reason = Message("the fragment is ", "gone")
     quarantines = (Quarantine("data/a.frag", reason, 1),)
     changes = Changes(operation=Operation.QUARANTINE, quarantines=quarantines)
-    version = Version(1, "id", 1, changes)
+    version = Version(number=1, commit_id="id", committed_unix_ms=1, changes=changes)
     [read] = Version.from_bytes(version.to_bytes(), name="v").changes.quarantines
     assert (type(read.reason), read.reason) == (str, "the fragment is gone")
 
