@@ -38,7 +38,6 @@ from compactor.resources.cores import usable_cores
 from compactor.settings.arguments import checked
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.fields import Threads
-from compactor.settings.properties import tuned
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -424,8 +423,7 @@ class Table(TableView):
 
         policy: when to compact which fragments; what it does not say is taken from the table's properties.
         """
-        table = self._snapshot.table
-        return debt_of(self._snapshot, tuned(policy or Policy(), table.properties))
+        return debt_of(self._snapshot, policy or Policy())
 
     @checked
     def compact(

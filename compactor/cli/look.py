@@ -33,7 +33,7 @@ from compactor.read.read_reports import StoredTemplates
 from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
-from compactor.settings.properties import properties_text, tuned, with_sources
+from compactor.settings.properties import properties_text, with_sources
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry, key_range
@@ -123,7 +123,7 @@ def inspect_command(
 
 def _backlog(found: tuple[Store, Snapshot], moment: Moment) -> Backlog | None:
     """Returns what is left to be compacted; None for an earlier version."""
-    if moment != Moment():
+    if not moment.is_newest:
         return None
     store, snapshot = found
     return backlog_of(Driver(CommitLog(store), DriverSettings()), snapshot)
@@ -179,7 +179,7 @@ def _table_json(store: Store, snapshot: Snapshot, backlog: Backlog | None) -> di
         "oldest_version": snapshot.oldest,
         **snapshot.table.to_json(),
         "properties": with_sources(snapshot.table.properties),
-        "debt": debt_of(snapshot, tuned(Policy(), snapshot.table.properties)).to_json(),
+        "debt": debt_of(snapshot, Policy()).to_json(),
         "backlog": None if backlog is None else backlog.to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
         "totals": asdict(snapshot.totals),
@@ -278,7 +278,7 @@ def _print_fragments(
 
 def _print_state(snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | None) -> None:
     """ids: the short id of each fragment."""
-    debt = debt_of(snapshot, tuned(Policy(), snapshot.table.properties))
+    debt = debt_of(snapshot, Policy())
     pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
     click.echo(
         f"compaction debt {debt.score:.2f} ({pressure}), "

@@ -6,7 +6,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
-from compactor.cli.shared_options import moment_unix_ms, snapshot_options
+from compactor.cli.shared_options import snapshot_options, version_or_time
 from compactor.cli.tables import open_log
 from compactor.errors import UsageError
 from compactor.files.whole import check_target, write_whole
@@ -19,22 +19,14 @@ from compactor.report.gather import (
     gather,
 )
 from compactor.report.page import page
-from compactor.table.tags import Moment
+from compactor.table.tags import NEWEST, Moment
 
 
-class _Moment(click.ParamType[tuple[int | None, int | None]]):
-    """A version or a time in Unix milliseconds; the other of the two is None."""
-
-    name = "moment"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int | None, int | None]:
-        if not value.isdecimal():
-            return None, moment_unix_ms(value)
-        if int(value) < 1:
-            self.fail("versions begin with 1", param, ctx)
-        return int(value), None
+def _since(text: str) -> Moment:
+    since = version_or_time(text)
+    if since.version == 0:
+        raise click.BadParameter("versions begin with 1")
+    return since
 
 
 @click.command(
@@ -50,7 +42,7 @@ Examples:
 @click.option("-o", "--output", metavar="FILE", help="Page to write; - is stdout.")
 @click.option(
     "--since",
-    type=_Moment(),
+    type=_since,
     metavar="VERSION|TIME",
     help="Compare with this version or time (1d: a day ago).  [default: before the last compactions]",
 )
@@ -83,7 +75,7 @@ Examples:
 def report_command(
     table: str,
     output: str | None,
-    since: tuple[int | None, int | None] | None,
+    since: Moment | None,
     moment: Moment,
     history: int,
     footers: int,
@@ -102,11 +94,11 @@ def report_command(
         check_plotly()
         if output != "-":
             check_target(output)
-    since_version, since_unix_ms = since or (None, None)
+    before = since or NEWEST  # which names neither a version nor a time
     options = ReportOptions(
         moment=moment,
-        since_version=since_version,
-        since_unix_ms=since_unix_ms,
+        since_version=before.version,
+        since_unix_ms=before.as_of_unix_ms,
         max_versions=history,
         max_footers=footers,
         max_template_chunks=templates,

@@ -58,6 +58,11 @@ def moment_unix_ms(text: str) -> int:
         raise click.BadParameter(str(error)) from None
 
 
+def version_or_time(text: str) -> Moment:
+    """Parses the number of a version, or a time as `moment_unix_ms` does, as a type of click's options."""
+    return Moment(int(text)) if text.isdecimal() else Moment(None, moment_unix_ms(text))
+
+
 def column_name(text: str) -> str:
     """Parses the name of a column, optionally quoted, as a type of click's options."""
     try:

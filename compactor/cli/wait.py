@@ -11,7 +11,7 @@ from compactor.cli.display import status
 from compactor.cli.output import echo_json, echo_line
 from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
-from compactor.cli.shared_options import duration_seconds, moment_unix_ms
+from compactor.cli.shared_options import duration_seconds, version_or_time
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import log_options
 from compactor.common.clock import SystemClock
@@ -35,16 +35,12 @@ these options. This command compacts nothing: `compact` or `watch` do, here or e
 if the time is over."""
 
 
-def _version_or_time(text: str) -> Moment:
-    return Moment(int(text)) if text.isdecimal() else Moment(None, moment_unix_ms(text))
-
-
 @click.command("wait", epilog=_EPILOG)
 @click.argument("table")
 @click.option(
     "--compacted-through",
     "through",
-    type=_version_or_time,
+    type=version_or_time,
     metavar="VERSION|TIME",
     help="Wait for what came in up to then (15m: 15 minutes ago).  [default: the latest version]",
 )

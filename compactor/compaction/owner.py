@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from typing import Final
 
+from compactor.common.process import process_name
+
 _PROC: Final = Path("/proc")
 
 
@@ -16,8 +18,7 @@ def this_owner() -> str:
     place: the boot and the namespaces in which the process id and its start time are valid, so that machines
     and containers of one name differ. Empty where the kernel does not tell.
     """
-    pid = os.getpid()
-    return ":".join([socket.gethostname(), str(pid), _started(pid) or "", _place()])
+    return ":".join([process_name(), _started(os.getpid()) or "", _place()])
 
 
 def shown_owner(owner: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from compactor.planner.tree_shape import TreeShape, shapes
 from compactor.settings.compaction import Policy, Strategy
+from compactor.settings.properties import tuned
 from compactor.table.snapshot import Snapshot
 
 SLOW_SCORE: Final = 0.5
@@ -59,8 +60,12 @@ def compaction_debt(shapes: Iterable[TreeShape], policy: Policy) -> Debt:
 
 
 def debt_of(snapshot: Snapshot, policy: Policy) -> Debt:
-    """Returns the debt of a table at one version."""
-    return compaction_debt(shapes(snapshot), policy)
+    """Returns the debt of a table at one version.
+
+    What the policy was not told is taken from the table's properties. Raises `ConfigError` if they
+    contradict it.
+    """
+    return compaction_debt(shapes(snapshot), tuned(policy, snapshot.properties))
 
 
 def _score(runs: int, pending: int, policy: Policy) -> float:

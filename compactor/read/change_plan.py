@@ -20,7 +20,7 @@ from compactor.rows.flags import stored_time
 from compactor.rows.policy import Ttl
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.metadata import TableMetadata
-from compactor.table.snapshot import Snapshot
+from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Changes, Lease, Operation, Version
 from lsm_fragment.arrays.types import storage_type
 from lsm_fragment.arrays.widening import is_stored_as
@@ -28,16 +28,6 @@ from lsm_fragment.keys.comparator import ComparableKey
 
 _MAY_EXPIRE_ROWS: Final = frozenset((Operation.COMPACT, Operation.UNDO))
 """Operations that keep all rows, except for those that have expired."""
-_KEEPS_ROWS: Final = frozenset(
-    (
-        Operation.TRIVIAL_MOVE,
-        Operation.LEASE,
-        Operation.ALTER,
-        Operation.QUARANTINE,
-        Operation.TAG,
-        Operation.VACUUM,
-    )
-)
 
 
 class Change(StrEnum):
@@ -91,10 +81,11 @@ def planned_changes(
             _check_types(changes.metadata, table, version.number)
         leases |= {lease.compaction_id: lease for lease in changes.leases}
         ended = [lease for i in changes.ended_leases if (lease := leases.pop(i, None)) is not None]
-        before = dict(live) if table.rows.merges and _may_change(changes, table) else {}
+        may_change = _may_change(changes, table)
+        before = dict(live) if may_change and table.rows.merges else {}
         removed = [live.pop(key) for key in changes.removes]
         live.update((entry.key, entry) for entry in changes.adds)
-        if not _may_change(changes, table):
+        if not may_change:
             continue
         if changes.operation is Operation.DROP:
             raise UsageError(
@@ -111,9 +102,11 @@ def planned_changes(
 
 
 def _may_change(changes: Changes, table: TableMetadata) -> bool:
-    if not (changes.adds or changes.removes) or changes.operation in _KEEPS_ROWS:
+    if not (changes.adds or changes.removes):
         return False
-    return table.ttl is not None or changes.operation not in _MAY_EXPIRE_ROWS
+    if changes.operation in _MAY_EXPIRE_ROWS:
+        return table.ttl is not None
+    return changes.operation not in KEEPS_ROWS
 
 
 def _check_types(then: TableMetadata, table: TableMetadata, version: int) -> None:
@@ -215,10 +208,11 @@ def _merged(
     before, after: the fragments that went or came, and all that were live then. A fragment that reaches
     beyond these keys is on both sides, so its other rows are the same on both.
     """
-    reaches = _joined([key_range(e, table.key_comparator()) for e in (*before[0], *after[0])])
+    compare = table.key_comparator()
+    reaches = _joined([key_range(entry, compare) for entry in (*before[0], *after[0])])
 
     def is_near(entry: FragmentEntry) -> bool:
-        low, high = key_range(entry, table.key_comparator())
+        low, high = key_range(entry, compare)
         return any(lower <= high and low <= upper for lower, upper in reaches)
 
     gone, came = (tuple(filter(is_near, live.values())) for _, live in (before, after))

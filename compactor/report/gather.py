@@ -44,7 +44,6 @@ from compactor.report.templates import templates_of
 from compactor.report.text import window_text
 from compactor.report.verdict import verdict
 from compactor.settings.compaction import Policy
-from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot, replay
@@ -175,7 +174,7 @@ class _Gathering:
     def _headline(self, now: Panel, axis: KeyAxis) -> Headline:
         snapshot = self._snapshot
         entries = snapshot.fragments.all()
-        debt = debt_of(snapshot, tuned(Policy(), snapshot.properties))
+        debt = debt_of(snapshot, Policy())
         cost = _cost(snapshot, axis)
         return Headline(
             version=snapshot.version,

@@ -86,8 +86,7 @@ class BackPressure:
             self._clock.sleep(_SLOW_SECONDS * share)
 
     def _look(self, log: CommitLog) -> Debt:
-        snapshot = log.refresh()
-        return debt_of(snapshot, tuned(self._policy, snapshot.properties))
+        return debt_of(log.refresh(), self._policy)
 
     def _is_any_due(self, log: CommitLog) -> bool:
         """Says whether compactions run, or are due, or would be if they were not held up."""

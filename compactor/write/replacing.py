@@ -14,7 +14,13 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
-from compactor.write.search import FragmentProgress, Search, StaleSearchError, with_deletions
+from compactor.write.search import (
+    FragmentProgress,
+    MatchedRows,
+    Search,
+    StaleSearchError,
+    with_deletions,
+)
 from lsm_fragment.threads import ThreadPool
 
 
@@ -50,21 +56,24 @@ class Replacing:
 
         Raises `UsageError` for an invalid condition, and what searches raise.
         """
-        self.count(snapshot)
-        found = self._search.look(snapshot)
-        bits = [(item.entry, item.deleted) for item in found]
+        bits = [(item.entry, item.deleted) for item in self._look(snapshot)]
         key = deletions_key(snapshot.version, self._ids())
         self._deleted = write_deletions(self._store, key, bits) if bits else []
 
     def count(self, snapshot: Snapshot) -> None:
         """Finds the rows of a snapshot, and writes nothing."""
+        self._look(snapshot)
+
+    def _look(self, snapshot: Snapshot) -> list[MatchedRows]:
         if self._table != snapshot.table:
             self._table = snapshot.table
             self.where = condition_on(snapshot.table, self._text)
             self._search = Search(
                 self._store, self.where, self._pool, self._on_progress, skip_quarantined=False
             )
-        self.rows = sum(item.new_rows for item in self._search.look(snapshot))
+        found = self._search.look(snapshot)
+        self.rows = sum(item.new_rows for item in found)
+        return found
 
     def amend(self, latest: Snapshot, changes: Changes) -> Changes:
         """Deletes the rows beside what a commit adds. Raises `StaleSearchError`."""
