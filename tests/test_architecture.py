@@ -235,6 +235,8 @@ MOVING_FUNCTIONS: Final = frozenset(
 )  # fmt: skip
 """Of `pyarrow` and `pyarrow.compute`."""
 MOVES_FLAT_VALUES: Final = {
+    "compactor/api/dataset.py": "conditions",
+    "compactor/api/lazy_frame.py": "frames of Polars",
     "format/lsm_fragment/arrays/moves.py": "moves values of any type, by flat ones",
     "format/lsm_fragment/arrays/joining.py": "numbers of rows",
     "format/lsm_fragment/arrays/dictionaries.py": "indices, and values as bytes",

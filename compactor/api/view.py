@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from html import escape
 from os import PathLike, fspath
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pydantic import NonNegativeInt
@@ -33,6 +33,11 @@ from compactor.table.describe import fragments_table, history_table, tags_table
 from compactor.table.snapshot import Snapshot
 from compactor.table.tags import Moment
 from lsm_fragment.keys.sort_schema import ordering
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from compactor.api.dataset import TableDataset
 
 
 def moment_of(version: int | None, as_of: datetime | str | None, tag: str | None) -> Moment:
@@ -112,6 +117,36 @@ class TableView:
             limit=limit,
             skip_quarantined=skip_quarantined,
         )
+
+    def dataset(self) -> TableDataset:
+        """Returns this version as a PyArrow dataset, which reads only wanted columns and row groups, lazily.
+
+        DuckDB, and whatever else takes a `pyarrow.dataset.Dataset`, reads it in bounded memory.
+        """
+        from compactor.api.dataset import TableDataset
+
+        return TableDataset(TableView(self._log, self._snapshot))
+
+    def to_polars(self) -> pl.LazyFrame:
+        """Returns this version as a lazy frame of Polars. Columns, conditions and limits of the query are
+        pushed down. Reads no rows yet. Raises `UsageError` without Polars, or for a type that it lacks."""
+        from compactor.api.lazy_frame import lazy_frame
+
+        return lazy_frame(TableView(self._log, self._snapshot))
+
+    @checked
+    def to_duckdb(self, connection: Any, name: str) -> Any:
+        """Gives this version a name in a connection of DuckDB, and returns it as a `DuckDBPyRelation`.
+
+        Queries read only their columns, and skip row groups by comparisons with constants, `IN` and `IS
+        NULL`. DuckDB does not tell us of limits, of comparisons of floating-point columns, and of functions,
+        such as `LIKE`: these it applies to all rows that are left.
+        connection: a `duckdb.DuckDBPyConnection`.
+        """
+        if not hasattr(connection, "register"):
+            raise UsageError(f"connection: give one of DuckDB, not {connection!r}")
+        connection.register(name, self.dataset())
+        return connection.table(name)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Returns all rows of this version as a stream, as `scan` does."""

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -160,6 +161,8 @@ WRONG: list[tuple[Call, str]] = [
     (lambda t, _: t.vacuum(dry_run=1), "dry_run"),
     (lambda t, _: t.vacuum(allow_shrinking=1), "allow_shrinking"),
     (lambda t, _: t.history("5"), "limit"),
+    (lambda t, _: t.to_duckdb("memory", "t"), "connection"),
+    (lambda t, _: t.to_duckdb(duckdb.connect(), 5), "name"),
     (lambda t, _: t.history(-1), "limit"),
 ]  # fmt: skip
 

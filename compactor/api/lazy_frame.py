@@ -1,0 +1,55 @@
+"""A version of a table as a lazy frame of Polars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from compactor.api.dataset import pushed
+from compactor.errors import UsageError
+from compactor.predicate.foreign import polars_filter
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from compactor.api.view import TableView
+
+
+def lazy_frame(view: TableView) -> pl.LazyFrame:
+    """Returns the rows of a version, read once Polars asks for them. view: stays at its version.
+
+    Raises `UsageError` without Polars, or for a type that it lacks.
+    """
+    try:
+        import polars as pl
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise UsageError(f"to_polars needs Polars ({error}): pip install polars") from None
+
+    def frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
+        frame = pl.from_arrow(rows)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def frames(
+        columns: list[str] | None, predicate: Any, rows: int | None, _batch_rows: int | None
+    ) -> Iterator[pl.DataFrame]:
+        where = None if predicate is None else polars_filter.condition_of(predicate, view.schema)
+        for batch in pushed(view, columns, where):
+            frame = frame_of(batch)
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            if rows is not None:
+                frame = frame.head(rows)
+                rows -= len(frame)
+            yield frame
+            if rows == 0:
+                return
+
+    try:
+        schema = frame_of(view.schema.empty_table()).schema
+    except (pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise UsageError(f"to_polars: {error}") from None
+    return register_io_source(frames, schema=schema, is_pure=True)
