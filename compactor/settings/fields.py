@@ -67,8 +67,10 @@ WindowSeconds = Annotated[
     _DURATION,
 ]
 """The length of a time window."""
-Bytes = Annotated[int, parsed(units.size_bytes), Written("SIZE", units.size_text)]
-"""Written as `512MiB`, `2GiB` or a number of bytes."""
+Bytes = Annotated[
+    int, parsed(units.size_bytes), Field(le=1 << 60), Written("SIZE", units.size_text)
+]
+"""Written as `512MiB`, `2GiB` or a number of bytes; an exbibyte at most, so that sums fit into 64 bits."""
 Rate = Annotated[
     int,
     parsed(units.bytes_per_second),

@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails
 
 _MAX_CHARACTERS: Final = 100
 _MIB: Final = 1 << 20
+_TIB: Final = 1 << 40
 _SHAPES: Final = {
     "tuple_type": "list",
     "list_type": "list",
@@ -30,6 +31,8 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is neither true nor false"
         case "int_parsing" | "int_from_float":
             return f"{what} is not a whole number"
+        case "finite_number":
+            return f"{what} is not a finite number"
         case "greater_than":
             return f"{what} is too small: more than {_number(context['gt'])}"
         case "greater_than_equal":
@@ -56,4 +59,6 @@ def shown(value: object) -> str:
 def _number(bound: float) -> str:
     if bound >= _MIB and bound % _MIB == 0 and bound < 1 << 30:
         return f"{int(bound) >> 20}MiB"
+    if bound >= _TIB and bound % _TIB == 0:
+        return f"{int(bound) >> 40}TiB"
     return str(int(bound) if bound == int(bound) else bound)

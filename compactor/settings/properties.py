@@ -56,8 +56,12 @@ def changed(properties: Properties, changes: Mapping[str, object]) -> Properties
     for an unknown name, a bad value, and values that contradict each other.
     """
     result: dict[str, Any] = dict(properties)
+    named: set[str] = set()
     for given, value in changes.items():
         name = given if value is None and given in result else _known(given)
+        if name in named:
+            raise ConfigError(f"property {name!r} is named twice; name it once")
+        named.add(name)
         result[name] = value
     result = {name: value for name, value in result.items() if value is not None}
     for model in _MODELS:

@@ -76,6 +76,9 @@ def test_a_vacuum_obeys_the_table_and_says_what_overrides_it(cli: Cli, path: Pat
         ["--set", "stop_runs=50", "--set", "stop_runs=60"],
         ["--set", "stop_runs=50", "--unset", "stop_runs"],
         ["--unset", "warp"],
+        ["--set", "memory-limit=1GiB", "--set", "memory_limit_bytes=2GiB"],
+        ["--set", "memory-limit=1GiB", "--unset", "memory_limit_bytes"],
+        ["--set", "push_ratio=inf"],
     ],
 )
 def test_a_property_that_is_refused_changes_nothing(

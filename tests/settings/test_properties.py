@@ -91,6 +91,17 @@ def test_a_property_that_is_unset_follows_the_default_again() -> None:
         ({"level0_trigger_runs": 100, "slow_runs": 20}, "the 100 runs"),
         ({"stop_runs": 20}, "20 is not more than the 20 runs of slow_runs"),
         ({"stop_pending_bytes": "1GiB"}, "the 16GiB of level1_target_bytes"),
+        ({"push_ratio": "inf"}, "'inf' is not a finite number"),
+        ({"retain_seconds": float("inf")}, "not a finite number"),
+        ({"target_fragment_bytes": "99999999999TiB"}, "1048576TiB at most"),
+        (
+            {"memory-limit": "1GiB", "memory_limit_bytes": "2GiB"},
+            "'memory_limit_bytes' is named twice",
+        ),
+        (
+            {"memory-limit": None, "memory_limit_bytes": "2GiB"},
+            "'memory_limit_bytes' is named twice",
+        ),
     ],
 )
 def test_a_bad_property_is_refused_as_its_flag_would_be(

@@ -64,4 +64,4 @@ class IngestOptions:
             "max_rows_per_row_group": self.max_rows_per_row_group,
         }
         chosen = {name: value for name, value in sizes.items() if value is not None}
-        return changed((), {**self.properties, **chosen})
+        return changed(changed((), self.properties), chosen)
