@@ -243,16 +243,15 @@ class TableView:
         """Returns the rows that came, went and changed after a version, in the schema of the last one.
 
         Compactions in between don't matter. Reads the log, and no rows yet.
-        since: number, tag or time of the version after which changes begin; 0 is before the first version.
+        since: number, tag or time of the version after which changes begin; 0, or a time before the first
+        version, means all changes.
         until: those of the last version; None means the one that is open here.
         columns, where, threads: as in `scan`. A row that begins to satisfy the condition came.
         Raises `VersionNotFoundError` if a vacuum has taken what is needed, and `UsageError` for an unknown
         column, an invalid condition, or an earlier `until`.
         """
         last = self._snapshot if until is None else self._named(until)
-        if isinstance(since, int):
-            check_since(self._log, since, self._log.current())
-        first = Snapshot.empty() if since == 0 else self._named(since)
+        first = self._before_changes(since)
         return Changes(
             self._store,
             (first, last),
@@ -261,6 +260,17 @@ class TableView:
             None if where is None else condition_on(last.table, where),
             threads or usable_cores(),
         )
+
+    def _before_changes(self, since: int | str | datetime) -> Snapshot:
+        """Returns the snapshot after which changes begin."""
+        newest = self._log.current()
+        if isinstance(since, datetime) and newest.oldest <= 1:
+            time = moment_of(None, since, None).as_of_unix_ms
+            if time is not None and self._log.history.newest_not_after(time, newest) == 0:
+                return Snapshot.empty()
+        if isinstance(since, int):
+            check_since(self._log, since, newest)
+        return Snapshot.empty() if since == 0 else self._named(since)
 
     def _named(self, version: int | str | datetime) -> Snapshot:
         if isinstance(version, datetime):

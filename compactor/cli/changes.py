@@ -21,6 +21,7 @@ from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.settings import units
+from compactor.write.tags import check_tag_name
 
 _EPILOG = """\b
 Examples:
@@ -80,6 +81,8 @@ def changes_command(
         check_sink_path(output)
     opened = open_table(table)
     names = set(opened.tags()["name"].to_pylist())
+    if reader is not None:
+        _check_reader(opened, reader)
     changes = opened.changes(
         _beginning(since, reader, names),
         None if until is None else _moment("--until", until, names),
@@ -97,6 +100,17 @@ def changes_command(
     sys.stdout.flush()
     if reader is not None and (output is not None or has_reader()):
         _move(opened, reader, changes, is_new=reader not in names)
+
+
+def _check_reader(opened: Table, reader: str) -> None:
+    """Raises `UsageError`, before anything is written, for a name that is no reader's."""
+    check_tag_name(reader)
+    for tag in opened.tags().to_pylist():
+        if tag["name"] == reader and not tag["keeps_later"]:
+            raise UsageError(
+                f"--reader: tag {reader!r} names version {tag['version']} for others, and a reader would "
+                f"move it; choose another name, and begin by --since {reader}"
+            )
 
 
 def _beginning(since: str | None, reader: str | None, names: set[str]) -> int | str | datetime:

@@ -176,18 +176,20 @@ def untag_command(table: str, name: str) -> None:
     echo_line(f"{name}: no longer a tag of version {version}")
 
 
-def _tag_json(tag: Tag) -> dict[str, str | int | None]:
+def _tag_json(tag: Tag) -> dict[str, str | int | bool | None]:
     return {
         "name": tag.name,
         "version": tag.version,
         "tagged_at": _when(tag.tagged_unix_ms),
         "expires_at": None if tag.expires_unix_ms is None else _when(tag.expires_unix_ms),
+        "keeps_later": tag.keeps_later,
     }
 
 
 def _tag_line(tag: Tag) -> str:
     until = "" if tag.expires_unix_ms is None else f", until {_when(tag.expires_unix_ms)}"
-    return f"{tag.name}: version {tag.version}, tagged {_when(tag.tagged_unix_ms)}{until}"
+    later = ", keeps later versions for a reader" if tag.keeps_later else ""
+    return f"{tag.name}: version {tag.version}, tagged {_when(tag.tagged_unix_ms)}{until}{later}"
 
 
 def _when(unix_ms: int) -> str:

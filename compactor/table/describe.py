@@ -44,6 +44,7 @@ TAGS: Final = pa.schema(
         ("version", pa.int64()),
         ("tagged_at", pa.timestamp("ms", "UTC")),
         ("expires_at", pa.timestamp("ms", "UTC")),
+        ("keeps_later", pa.bool_()),
     ]
 )
 
@@ -98,5 +99,6 @@ def tags_table(snapshot: Snapshot) -> pa.Table:
         [tag.version for tag in tags],
         [tag.tagged_unix_ms for tag in tags],
         [tag.expires_unix_ms for tag in tags],
+        [tag.keeps_later for tag in tags],
     ]
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, TAGS, strict=True)], schema=TAGS)

@@ -15,6 +15,15 @@ from compactor.table.version import Changes, Operation
 from compactor.write.whole_versions import check_whole
 
 
+def check_tag_name(name: str) -> None:
+    """Raises `UsageError` for a name that no tag may have."""
+    if re.match(TAG_PATTERN, name) is None:
+        raise UsageError(
+            f"tag {name!r}: write up to 100 letters, digits, '.', '_' and '-', not digits alone, and begin "
+            "with a letter or digit"
+        )
+
+
 def set_tag(
     log: CommitLog,
     name: str,
@@ -31,11 +40,7 @@ def set_tag(
     Raises `UsageError` for an invalid name, or one that is taken; `VersionNotFoundError` if the version, or
     an object of it, is gone.
     """
-    if re.match(TAG_PATTERN, name) is None:
-        raise UsageError(
-            f"tag {name!r}: write up to 100 letters, digits, '.', '_' and '-', not digits alone, and begin "
-            "with a letter or digit"
-        )
+    check_tag_name(name)
     check_whole(log, target, log.current())
     now = log.lease_unix_ms()
     expires = None if keep_seconds is None else min(now + round(keep_seconds * 1000), LAST_UNIX_MS)

@@ -80,3 +80,28 @@ def test_mistakes_are_one_line(cli: Cli, path: Path) -> None:
     Table.open(path).compact(policy=Policy(strategy=Strategy.FULL))
     Table.open(path).vacuum(grace_seconds=0, retain_seconds=0)
     cli.fails(5, "changes", path, "--since", 0)
+
+
+def test_a_tag_that_keeps_one_version_for_others_is_no_reader(cli: Cli, path: Path) -> None:
+    cli("tag", path, "release", "--version", 1)
+    cli.fails(2, "changes", path, "--reader", "release", "--summary")
+    assert Table.open(path, tag="release").version == 1
+    cli("changes", path, "--reader", "loader", "--since", "release", "--summary")
+    assert "keeps later versions for a reader" in cli("tags", path).splitlines()[0]
+    assert [tag["keeps_later"] for tag in json.loads(cli("tags", path, "--json"))["tags"]] == [
+        True,
+        False,
+    ]
+
+
+def test_a_reader_of_no_valid_name_is_refused_before_any_output(cli: Cli, path: Path) -> None:
+    cli.fails(2, "changes", path, "--reader", "my loader", "--since", 0, "--summary")
+    assert cli.out == ""
+
+
+def test_changes_since_a_time_before_the_table_are_all(cli: Cli, path: Path) -> None:
+    every = cli("changes", path, "--since", 0)
+    assert cli("changes", path, "--since", "1h") == every != ""
+    Table.open(path).compact(policy=Policy(strategy=Strategy.FULL))
+    Table.open(path).vacuum(grace_seconds=0, retain_seconds=0)
+    cli.fails(5, "changes", path, "--since", "1h")
