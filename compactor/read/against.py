@@ -8,7 +8,7 @@ of theirs, so a compaction that keeps all rows keeps both sums, however it arran
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from compactor.common.counts import counted
 from compactor.errors import CompactorError
@@ -18,22 +18,13 @@ from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.history import History
 from compactor.table.metadata import TableMetadata
-from compactor.table.snapshot import Snapshot
+from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Operation, Version
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.errors import FormatError
 
-_KEEPS_ROWS: Final = frozenset(
-    (
-        Operation.COMPACT,
-        Operation.TRIVIAL_MOVE,
-        Operation.LEASE,
-        Operation.QUARANTINE,
-        Operation.TAG,
-        Operation.VACUUM,
-    )
-)
-"""Operations that change no row that readers see."""
+_KEEPS_ROWS: Final = KEEPS_ROWS - {Operation.ALTER}
+"""Operations that change neither rows nor columns that readers see."""
 
 
 def compare(
@@ -52,7 +43,10 @@ def compare(
         changes = version.changes
         removed = [live.pop(key) for key in changes.removes]
         live.update((entry.key, entry) for entry in changes.adds)
-        table = changes.metadata or table
+        columns_before, table = _columns(table), changes.metadata or table
+        is_of_columns = _columns(table) != columns_before
+        if changes.operation is Operation.ALTER and not (is_of_columns or removed or changes.adds):
+            continue  # it set properties or skip indexes
         if changes.operation in _KEEPS_ROWS:
             fault = _kept(store, report, table, removed, changes.adds)
         else:
@@ -61,6 +55,10 @@ def compare(
             faults.append(f"{store.url}: version {version.number} ({changes.operation}) {fault}")
     report.rows_after = _live(list(live.values()))
     return report, faults
+
+
+def _columns(table: TableMetadata) -> tuple[Any, ...]:
+    return table.schema, table.names, table.redacted
 
 
 def _live(entries: Sequence[FragmentEntry]) -> int:

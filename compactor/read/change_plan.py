@@ -96,7 +96,9 @@ def planned_changes(
         if table.rows.merges:
             yield _merged(version.number, table, (removed, before), (changes.adds, live))
         elif changes.operation in _MAY_EXPIRE_ROWS:
-            yield from _expired(version, table, removed, ended)
+            # An undo ends the leases of all compactions that run, which are not what it undoes.
+            ours = ended if changes.operation is Operation.COMPACT else ()
+            yield from _expired(version, table, removed, ours)
         else:
             yield _apart(version.number, removed, changes.adds)
 

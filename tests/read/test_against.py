@@ -114,6 +114,17 @@ def test_the_first_version_that_changes_rows_otherwise_is_named(store: MemorySto
     assert "first otherwise changed by version 5 (restore)" in str(report.against)
 
 
+def test_properties_and_skip_indexes_change_no_rows(store: MemoryStore) -> None:
+    table = filled(store)
+    table.tag("start")
+    table.alter(properties={"level0_trigger_runs": 8})
+    table.alter(skips={"n": "bloom"})
+    table.alter(renames={"n": "m"})
+    report = table.verify(against="start")
+    assert report.against is not None
+    assert report.against.others == ["version 7 (alter)"]
+
+
 def moved(snapshot: Snapshot, **wrong: Any) -> dict[str, Any]:
     """A change of all fragments' level, with a mistake in the first."""
     first, *rest = snapshot.by_age()

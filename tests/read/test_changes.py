@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 
 from compactor import CompactorError, Policy, RowKind, RowPolicy, Strategy, Table
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.read.merged_changes import MergedChanges, merged_changes
 from compactor.rows.policy import APPEND, Ttl
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import IngestOptions
@@ -367,3 +369,22 @@ def test_a_type_that_was_given_back_by_a_restore_is_refused_with_the_version() -
     with refuses(UsageError, "'n'", "until version 2"):
         table.changes(1).to_table()
     assert rows_of(table.changes(1, 2).to_table()) == [(2, "insert", 2)]
+
+
+def test_an_undo_brings_back_what_expired_and_nothing_else_whatever_else_runs() -> None:
+    clock = SetClock()
+    table = opened(MemoryStore(), clock)
+    times = pa.array([START_S - 900, START_S - 100, None], pa.timestamp("s", "UTC"))
+    rows = pa.table({"k": [1, 2, 3], "at": times})
+    table._ingest(rows, "k", IngestOptions(ttl=Ttl("at", 1000)))
+    table.append(rows)
+    clock.sleep(500)
+    table.compact(policy=FULL)
+    [compacted] = [entry.run for entry in table._snapshot.fragments.all()]
+    table.append(rows)
+    driver = Driver(table._log, DriverSettings(policy=FULL, compaction=CompactionSettings()))
+    [running] = driver.decide(1)
+    assert compacted in {entry.run for entry in running.spec.inputs}
+    table.undo(compacted)
+    found = table.changes(table.version - 1).to_table()
+    assert found.select(["_change", "k"]).to_pylist() == [{"_change": "insert", "k": 1}] * 2
