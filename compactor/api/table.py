@@ -41,7 +41,6 @@ from compactor.settings.fields import Threads
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
 from compactor.write.delete import DeleteReport, delete_rows
@@ -248,11 +247,10 @@ class Table(TableView):
         on_progress: called with the number of fragments searched so far.
         Raises what `scan` raises, and `CommitConflictError`.
         """
-        self.refresh()
         report = delete_rows(
             self._store,
             self._log,
-            condition_on(self._snapshot.table, where),
+            where,
             dry_run=dry_run,
             threads=threads or usable_cores(),
             skip_quarantined=skip_quarantined,

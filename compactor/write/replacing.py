@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from compactor.common.clock import Ids, random_id
 from compactor.predicate.tree import Predicate
@@ -22,6 +23,11 @@ from compactor.write.search import (
     with_deletions,
 )
 from lsm_fragment.threads import ThreadPool
+
+
+def columns_of_text(table: TableMetadata) -> tuple[Any, ...]:
+    """Returns what a condition's text is bound to; when it changes, the text has to be bound again."""
+    return table.schema, table.names
 
 
 class Replacing:
@@ -44,7 +50,8 @@ class Replacing:
         self._pool = pool
         self._ids = ids
         self._on_progress = on_progress
-        self._table: TableMetadata | None = None
+        self._bound_to: tuple[Any, ...] = ()
+        """The columns to which the condition is bound."""
         self._deleted: list[FragmentEntry] = []
         self.where: Predicate
         """The condition on stored columns."""
@@ -65,8 +72,8 @@ class Replacing:
         self._look(snapshot)
 
     def _look(self, snapshot: Snapshot) -> list[MatchedRows]:
-        if self._table != snapshot.table:
-            self._table = snapshot.table
+        if self._bound_to != columns_of_text(snapshot.table):
+            self._bound_to = columns_of_text(snapshot.table)
             self.where = condition_on(snapshot.table, self._text)
             self._search = Search(
                 self._store, self.where, self._pool, self._on_progress, skip_quarantined=False
@@ -77,7 +84,7 @@ class Replacing:
 
     def amend(self, latest: Snapshot, changes: Changes) -> Changes:
         """Deletes the rows beside what a commit adds. Raises `StaleSearchError`."""
-        if latest.metadata != self._table:
+        if columns_of_text(latest.table) != self._bound_to:
             raise StaleSearchError
         changes = replace(changes, operation=self._operation)
         return with_deletions(latest, self._search, self._deleted, changes)
