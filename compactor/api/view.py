@@ -18,7 +18,7 @@ from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
-from compactor.read.changes import check_since, versions_between
+from compactor.read.changes import first_of, versions_between
 from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ScanReport, TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
@@ -185,7 +185,7 @@ class TableView:
         )
 
     def _earlier(self, named: int | str) -> Snapshot:
-        before = self._named(named)
+        before = self._log.named(named)
         if before.version > self.version:
             raise UsageError(
                 f"against: version {before.version} is later than version {self.version}, which is verified"
@@ -250,8 +250,8 @@ class TableView:
         Raises `VersionNotFoundError` if a vacuum has taken what is needed, and `UsageError` for an unknown
         column, an invalid condition, or an earlier `until`.
         """
-        last = self._snapshot if until is None else self._named(until)
-        first = self._before_changes(since)
+        last = self._snapshot if until is None else self._log.named(until)
+        first = first_of(self._log, since)
         return Changes(
             self._store,
             (first, last),
@@ -260,22 +260,6 @@ class TableView:
             None if where is None else condition_on(last.table, where),
             threads or usable_cores(),
         )
-
-    def _before_changes(self, since: int | str | datetime) -> Snapshot:
-        """Returns the snapshot after which changes begin."""
-        newest = self._log.current()
-        if isinstance(since, datetime) and newest.oldest <= 1:
-            time = moment_of(None, since, None).as_of_unix_ms
-            if time is not None and self._log.history.newest_not_after(time, newest) == 0:
-                return Snapshot.empty()
-        if isinstance(since, int):
-            check_since(self._log, since, newest)
-        return Snapshot.empty() if since == 0 else self._named(since)
-
-    def _named(self, version: int | str | datetime) -> Snapshot:
-        if isinstance(version, datetime):
-            return self._log.at(*moment_of(None, version, None))
-        return self._log.at(tag=version) if isinstance(version, str) else self._log.at(version)
 
     def fragments(self) -> pa.Table:
         """Returns the fragments of this version, oldest first, with sizes, key ranges and levels."""

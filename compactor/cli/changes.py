@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
@@ -20,7 +20,7 @@ from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
-from compactor.settings import units
+from compactor.table.tags import named_in
 from compactor.write.tags import check_tag_name
 
 _EPILOG = """\b
@@ -127,17 +127,10 @@ def _beginning(since: str | None, reader: str | None, names: set[str]) -> int | 
 
 
 def _moment(option: str, text: str, names: set[str]) -> int | str | datetime:
-    """Returns a version, the name of a tag, or a time."""
-    if text.isdecimal() and len(text) < 20:
-        return int(text)
-    if text in names:
-        return text
     try:
-        return datetime.fromtimestamp(units.moment_unix_ms(text, SystemClock()) / 1000, UTC)
-    except ValueError:
-        raise UsageError(
-            f"{option}: {text!r} is no version, tag or time, such as 41, 15m or 2026-11-21T08:00"
-        ) from None
+        return named_in(text, names, SystemClock())
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _print_summary(changes: Changes) -> None:

@@ -74,11 +74,11 @@ def planned_changes(
     live = {entry.key: entry for entry in since.fragments.all()}
     leases = dict(since.leases)
     if since.metadata is not None:
-        _check_types(since.metadata, table, since.version)
+        check_types(since.metadata, table, since.version)
     for version in versions:
         changes = version.changes
         if changes.metadata is not None:
-            _check_types(changes.metadata, table, version.number)
+            check_types(changes.metadata, table, version.number)
         leases |= {lease.compaction_id: lease for lease in changes.leases}
         ended = [lease for i in changes.ended_leases if (lease := leases.pop(i, None)) is not None]
         may_change = _may_change(changes, table)
@@ -111,7 +111,7 @@ def _may_change(changes: Changes, table: TableMetadata) -> bool:
     return changes.operation not in KEEPS_ROWS
 
 
-def _check_types(then: TableMetadata, table: TableMetadata, version: int) -> None:
+def check_types(then: TableMetadata, table: TableMetadata, version: int) -> None:
     """Raises `UsageError` if a column had values that its type in `table` may not hold, after a restore."""
     for column in then.schema:
         place = table.schema.get_field_index(column.name)

@@ -6,6 +6,8 @@ Each version's rows are read as a scan reads them: rows that came are a scan of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import unix_ms_of
 from compactor.table.version import Version
 from lsm_fragment.arrays.joining import batch_of
 
@@ -46,6 +49,22 @@ def changes_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Sc
                 f"column {name!r} has the name of a column that is added to changes: name the others"
             )
     return pa.schema([*schema, *_ADDED], metadata=schema.metadata)
+
+
+def first_of(log: CommitLog, since: int | str | datetime) -> Snapshot:
+    """Returns the version after which changes begin: by number, tag or time.
+
+    0, or a time before the first version, is before all changes. Raises `VersionNotFoundError` if it is not
+    kept.
+    """
+    newest = log.current()
+    if isinstance(since, datetime) and newest.oldest <= 1:
+        unix_ms = unix_ms_of(since)
+        if log.history.newest_not_after(unix_ms, newest) == 0:
+            return Snapshot.empty()
+    if isinstance(since, int):
+        check_since(log, since, newest)
+    return Snapshot.empty() if since == 0 else log.named(since)
 
 
 def versions_between(log: CommitLog, since: Snapshot, until: Snapshot) -> list[Version]:
@@ -73,7 +92,7 @@ def check_since(log: CommitLog, version: int, latest: Snapshot) -> None:
         raise VersionNotFoundError(
             f"{log.store.url}: a vacuum has taken versions after version {version}, so what they changed is "
             f"gone; the oldest version since which changes can be read is {first}. A tag of a reader keeps "
-            "them: `compactor changes --reader NAME`"
+            "them: `compactor changes --reader NAME`, option reader of Spark"
         )
 
 
@@ -96,24 +115,42 @@ def read_changes(
     """
     table = until.table
     schema = changes_schema(table, columns)
-    report = report or ScanReport()
     names = schema.names[: -len(_ADDED)]
-    fields = MergedChanges.of(table, names) if table.rows.merges else None
+    for change in planned_changes(since, versions, table):
+        for kinds, batch in changed_rows(
+            store, table, change, names, where, report or ScanReport(), threads=threads
+        ):
+            yield with_kinds(batch, kinds, change.version, schema)
+
+
+def changed_rows(
+    store: Store,
+    table: TableMetadata,
+    change: VersionChange,
+    names: Sequence[str],
+    where: Predicate | None,
+    report: ScanReport,
+    *,
+    threads: int = 1,
+) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    """Yields the rows of a planned change, each batch with the kind of every row.
+
+    table: in whose schema rows are read. names: shown names of the columns. where, report, threads: see
+    `scan`. Raises what `scan` raises.
+    """
+    base = replace(Snapshot.empty(), metadata=table)
 
     def rows(stored: StoredRows, asked: Sequence[str]) -> Iterator[pa.RecordBatch]:
         parts = [part for part in (where, stored.where) if part is not None]
         condition = And(tuple(parts)) if len(parts) > 1 else next(iter(parts), None)
-        some = of_fragments(until, stored.fragments)
+        some = of_fragments(base, stored.fragments)
         return scan(store, some, asked, condition, report, threads=threads, other=stored.other)
 
-    for change in planned_changes(since, versions, table):
-        if fields is None:
-            found = _apart(change, names, rows)
-        else:
-            [gone], [came] = change.gone, change.came
-            found = merged_changes(rows(gone, fields.asked), rows(came, fields.asked), fields)
-        for kinds, batch in found:
-            yield _with_kinds(batch, kinds, change.version, schema)
+    if not change.is_merged:
+        return _apart(change, names, rows)
+    fields = MergedChanges.of(table, names)
+    [gone], [came] = change.gone, change.came
+    return merged_changes(rows(gone, fields.asked), rows(came, fields.asked), fields)
 
 
 def _apart(
@@ -128,8 +165,9 @@ def _apart(
                 yield pa.repeat(str(kind), batch.num_rows), batch
 
 
-def _with_kinds(
+def with_kinds(
     batch: pa.RecordBatch, kinds: pa.Array, version: int, schema: pa.Schema
 ) -> pa.RecordBatch:
+    """Returns the rows with `_change` and `_version`. schema: of `changes_schema`."""
     numbers = pa.repeat(pa.scalar(version, pa.int64()), batch.num_rows)
     return batch_of([*batch.columns, kinds, numbers], schema, batch.num_rows)

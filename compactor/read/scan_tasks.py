@@ -6,10 +6,10 @@ fragments are read together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 from msgspec import structs
@@ -51,6 +51,7 @@ class OverlappingFragments:
 
 
 Part = RowGroups | OverlappingFragments
+_Packed = TypeVar("_Packed")
 
 
 def tasks_of(
@@ -64,7 +65,7 @@ def tasks_of(
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MAX_PARTS)
     weighed = _weighed(snapshot, where, cut_bytes, report)
-    return list(_packed(weighed, task_bytes))
+    return list(packed(weighed, task_bytes))
 
 
 def _raw_bytes(snapshot: Snapshot) -> int:
@@ -83,14 +84,14 @@ def _weighed(
             yield from _apart(entries, cut_bytes)
         elif entries:
             yield (
-                OverlappingFragments(tuple(map(_bare, entries))),
+                OverlappingFragments(tuple(map(bare, entries))),
                 sum(entry.raw_bytes for entry in entries),
             )
 
 
-def _packed(parts: Iterator[tuple[Part, int]], task_bytes: int) -> Iterator[tuple[Part, ...]]:
-    """Packs small neighbours into one task."""
-    waiting: list[Part] = []
+def packed(parts: Iterable[tuple[_Packed, int]], task_bytes: int) -> Iterator[tuple[_Packed, ...]]:
+    """Packs small neighbours into one task. parts: with their decoded sizes in bytes."""
+    waiting: list[_Packed] = []
     size = 0
     for part, weight in parts:
         if waiting and (size >= _WORTH_A_TASK_BYTES or size + weight > task_bytes):
@@ -109,10 +110,10 @@ def _apart(entries: Sequence[FragmentEntry], task_bytes: int) -> Iterator[tuple[
         count = min(groups, max(1, -(-entry.raw_bytes // task_bytes)))
         bounds = (groups * place // count for place in range(count + 1))
         for start, stop in pairwise(bounds):
-            yield RowGroups(_bare(entry), start, stop), entry.raw_bytes * (stop - start) // groups
+            yield RowGroups(bare(entry), start, stop), entry.raw_bytes * (stop - start) // groups
 
 
-def _bare(entry: FragmentEntry) -> FragmentEntry:
+def bare(entry: FragmentEntry) -> FragmentEntry:
     """Drops the column sizes, which no reader needs, since tasks are sent over the network."""
     return structs.replace(entry, columns={})
 

@@ -158,6 +158,13 @@ class CommitLog:
             return newest
         return self.history.at(version, newest)
 
+    def named(self, version: int | str | datetime) -> Snapshot:
+        """Returns the snapshot of a version by its number, tag or time. Raises what `at` raises, and
+        `UsageError` for a time before the year 1."""
+        if isinstance(version, datetime):
+            return self.at(as_of_unix_ms=unix_ms_of(version))
+        return self.at(tag=version) if isinstance(version, str) else self.at(version)
+
     def commit(self, prepare: Prepare) -> Snapshot:
         """Commits a change atomically on top of the newest version. Returns the snapshot after it.
 
