@@ -409,15 +409,6 @@ def test_filters_are_those_of_the_query_though_spark_would_keep_those_of_the_las
     source.sql("DROP VIEW kept")
 
 
-def test_a_streaming_read_is_refused_in_a_line(source: SparkSession, tmp_path: Path) -> None:
-    url = f"{tmp_path}/t"
-    Table.create(url, events(5), sort_by="n")
-    query = source.readStream.format("fragments").load(url).writeStream.format("noop").start()
-    with pytest.raises(PySparkException) as caught:
-        query.awaitTermination(60)
-    says(last_line(caught.value))
-
-
 class Tomorrow(SystemClock):
     def now_unix_ms(self) -> int:
         return super().now_unix_ms() + 2 * 86_400_000

@@ -39,7 +39,8 @@ class Origin:
 
 
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
-    """Adds each column's origin to the metadata of the schema."""
+    """Adds the origin of each column of the table to the metadata of the schema."""
+    shown = snapshot.table.shown_schema.names
     loaded = asdict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
@@ -47,7 +48,9 @@ def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
                 field.name,
                 field.dataType,
                 field.nullable,
-                {_KEY: {"stored": snapshot.table.stored_name(field.name), **loaded}},
+                {_KEY: {"stored": snapshot.table.stored_name(field.name), **loaded}}
+                if field.name in shown
+                else None,
             )
             for field in schema
         ]

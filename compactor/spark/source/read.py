@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
+from compactor.read.changes import changes_schema
 from compactor.read.pruning import without_quarantined
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
@@ -30,7 +31,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.tags import Moment
 from lsm_fragment.arrays.types import storage_type
 
-_BATCH_BYTES: Final = 8 << 20
+BATCH_BYTES: Final = 8 << 20
 """Size of batches sent to the JVM."""
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ def schema_of(table: Opened, options: ReadOptions) -> StructType:
         check_names(options.columns, table.snapshot.table.shown_schema, table.url)
     if options.where is not None:
         condition_on(table.snapshot.table, options.where)
-    return spark_schema(scan_schema(table.snapshot.table, options.columns), table.url)
+    schema_of_rows = changes_schema if options.changes else scan_schema
+    return spark_schema(schema_of_rows(table.snapshot.table, options.columns), table.url)
 
 
 class FragmentsReader(DataSourceReader):
@@ -120,7 +122,7 @@ class FragmentsReader(DataSourceReader):
             store, self._metadata, parts, columns, self._where, report, threads=task_cores()
         ):
             converted = as_spark(batch, schema, self._url, cuts_nanoseconds=cuts)
-            yield from sliced(converted, _BATCH_BYTES)
+            yield from sliced(converted, BATCH_BYTES)
 
 
 class SingleUseReader(FragmentsReader):

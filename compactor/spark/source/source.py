@@ -5,10 +5,11 @@
     register(spark)
     logs = spark.read.format("fragments").load("s3://bucket/logs")
     rows.write.format("fragments").mode("append").save("s3://bucket/logs")
+    more = spark.readStream.format("fragments").load("s3://bucket/logs")
     rows.writeStream.format("fragments").option("checkpointLocation", place).start("s3://bucket/logs")
 
-Spark unpickles these objects in its own processes, so none lives longer than one call. A DataFrame stays at
-the table version at which it was loaded.
+Spark unpickles these objects in its own processes, so none lives longer than one call, except for the reader
+of a stream. A DataFrame stays at the table version at which it was loaded.
 """
 
 from __future__ import annotations
@@ -54,11 +55,13 @@ class FragmentsDataSource(DataSource):
         each query plan."""
         super().__init__(options)
         self._version: int | None = None
+        self._columns: tuple[str, ...] = ()
         self._table: Opened | None = None
         self._error: CompactorError | None = None
         try:
             self._table = opened(self._call, None)
             self._version = self._table.snapshot.version
+            self._columns = tuple(self._table.snapshot.table.shown_schema.names)
         except CompactorError as error:
             # A write may be creating the table.
             self._error = error
@@ -85,6 +88,7 @@ class FragmentsDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader. schema: of the table or the user. Raises as `schema`."""
         options = self._call.read()
+        options.check_used_by(is_stream=False)
         reader = SingleUseReader if options.single_use else FragmentsReader
         return reader(self._opened(), options, schema)
 
@@ -94,12 +98,21 @@ class FragmentsDataSource(DataSource):
             raise self._error
         return self._table or opened(self._call, self._version)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Raises `UsageError`: streaming reads are not supported."""
-        raise UsageError(
-            "fragments: streaming reads are not supported: load the table by spark.read, which may name a "
-            "version (a stream can be written, by writeStream)"
-        )
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Returns a reader of a stream. schema: of the table or the user. Raises as `schema`."""
+        try:
+            # Imported here, since PySpark 4.1 lacks a part of the interface.
+            from compactor.spark.source.stream_read import FragmentsStreamReader
+        except ImportError as error:
+            raise UsageError(
+                f"fragments: reading a stream needs PySpark 4.2 or newer ({error}): "
+                "pip install 'pyspark>=4.2'"
+            ) from error
+        if self._error is not None:
+            raise self._error
+        options = self._call.read()
+        options.check_used_by(is_stream=True)
+        return FragmentsStreamReader(self._call.path, options, schema, self._columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Returns a writer. Raises what `compactor.write.ingest.plan_ingest` raises."""

@@ -23,6 +23,14 @@ from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """Options that Spark adds or reads itself."""
+_OF_BATCHES: Final = ("version", "as_of", "tag", "skip_quarantined", "single_use")
+_OF_STREAMS: Final = (
+    "since",
+    "changes",
+    "skip_change_commits",
+    "max_bytes_per_trigger",
+    "reader",
+)
 _FIXED_BYTES: Final = 24 << 20
 """Fixed memory of a task for reading, encoding and allocators; measured."""
 _SORTING: Final = 5
@@ -40,7 +48,7 @@ def _moment(text: str) -> int:
 
 
 class ReadOptions(Settings):
-    """Options of a read."""
+    """Options of a read. Spark asks for the schema before it says whether the read is a stream."""
 
     version: int | None = Field(default=None, ge=1, le=LAST_VERSION)
     as_of: Annotated[int | None, BeforeValidator(_moment)] = None
@@ -58,11 +66,34 @@ class ReadOptions(Settings):
     single_use: bool = False
     """Promises that one query scans each loaded DataFrame once, so that filters can be pushed down."""
 
+    since: str | None = None
+    """The version, tag or time after which a stream begins; None for the rows of the newest version first."""
+    changes: bool = False
+    """Streams all changes of rows, with their kind and version, instead of appended rows only."""
+    skip_change_commits: bool = False
+    """Passes over versions that delete or replace rows, if `changes` is not set."""
+    max_bytes_per_trigger: Bytes | None = Field(default=None, ge=1)
+    """Approximate decoded bytes of a stream's batch of more than one version."""
+    reader: str | None = Field(default=None, min_length=1)
+    """Name of the tag by which a stream keeps vacuums from taking what it has yet to read."""
+
     @model_validator(mode="after")
     def _once(self) -> ReadOptions:
         if self.moment.is_ambiguous:
             raise ValueError("version, as_of and tag: give one of them")
+        if self.changes and self.skip_change_commits:
+            raise ValueError(
+                "skip_change_commits: leave it out with changes=true, which shows them"
+            )
         return self
+
+    def check_used_by(self, *, is_stream: bool) -> None:
+        """Raises `UsageError` for an option that this kind of read does not have."""
+        others, how = (_OF_BATCHES, "read") if is_stream else (_OF_STREAMS, "readStream")
+        for name in others:
+            if name in self.model_fields_set:
+                instead = ": name where a stream begins by since" if name in Moment._fields else ""
+                raise UsageError(f"fragments: {name}: goes with {how} only{instead}")
 
     @property
     def moment(self) -> Moment:

@@ -116,6 +116,31 @@ def check_asked(asked: st.StructType, found: st.StructType, table: str) -> None:
             )
 
 
+def check_streamed(
+    streamed: st.StructType, names: Sequence[str], shown: pa.Schema, table: str, *, is_all: bool
+) -> None:
+    """Raises `UsageError` unless the columns that a stream reads are the table's.
+
+    names: those columns, without what was added to them. shown: the table's schema. table: with the version.
+    is_all: whether the stream reads all columns of the table.
+    """
+    again = "load the stream again and start its query, which reads on from its checkpoint"
+    for name in names:
+        if name not in shown.names:
+            raise UsageError(f"{table} has no column {name!r}, which the stream reads: {again}")
+    for name in shown.names if is_all else ():
+        if name not in names:
+            raise UsageError(f"{table} has a column {name!r}, which the stream lacks: {again}")
+    found = spark_schema(pa.schema([shown.field(name) for name in names]), table)
+    for field in found:
+        asked = streamed[field.name].dataType
+        if _as_nullable(field.dataType) != _as_nullable(asked):
+            raise UsageError(
+                f"{table}: column {field.name!r} is {field.dataType.simpleString()}, and "
+                f"{asked.simpleString()} in the stream: {again}"
+            )
+
+
 def check_written(schema: st.StructType, rows: str) -> None:
     """Raises `InputError` naming the first column of a type that tables do not support."""
     for field in schema:
