@@ -92,7 +92,7 @@ def check_since(log: CommitLog, version: int, latest: Snapshot) -> None:
         raise VersionNotFoundError(
             f"{log.store.url}: a vacuum has taken versions after version {version}, so what they changed is "
             f"gone; the oldest version since which changes can be read is {first}. A tag of a reader keeps "
-            "them: `compactor changes --reader NAME`, option reader of Spark"
+            "them: `compactor changes --reader NAME`, or option reader of a stream in Spark"
         )
 
 

@@ -61,6 +61,7 @@ from compactor.table.object_names import (
     version_key,
 )
 from compactor.table.snapshot import Snapshot
+from compactor.table.tags import unix_ms_of
 from compactor.table.version import Changes, Version
 
 _MAX_TRIES: Final = 64

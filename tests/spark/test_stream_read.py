@@ -144,6 +144,22 @@ def test_a_stream_begins_after_a_version_a_tag_or_a_time(url: str) -> None:
     assert keys(late.run()) == list(range(8, 12)), "it begins where it first began"
 
 
+def test_a_first_batch_that_is_repeated_begins_where_it_began(url: str) -> None:
+    table = created(url, numbers(0))
+    table.tag("start")
+    table.append(numbers(4))
+    for options in ({"since": "start"}, {}):
+        query = Query(url, **options)
+        alive = iter([True])
+        with pytest.raises(KilledError):
+            query.run(lambda alive=alive: next(alive, False))  # type: ignore[misc]
+        assert (len(query.offsets), query.sink) == (1, {})
+        table.append(numbers(8))
+        table.tag("start", move=True)
+        query.run()
+        assert keys(query.sink[0]) == list(range(4 if options else 0, 8 if options else 12))
+
+
 def test_changes_have_their_kinds_and_versions(url: str) -> None:
     table, query = created(url, numbers(0, 2)), Query(url, changes="true")
     query.run()
@@ -357,6 +373,20 @@ def test_changes_of_merged_rows_are_divided_by_keys(url: str) -> None:
     assert query.tasks[-1] == 2
 
 
+def test_a_plan_reads_no_more_than_so_many_versions_of_the_log_at_a_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compactor.spark.source.versions_ahead._MAX_VERSIONS", 2)
+    table, query = created(url, numbers(0)), Query(url, since="0")
+    for first in (4, 8, 12):
+        table.append(numbers(first))
+    for name in "abc":
+        table.tag(name)
+    table.append(numbers(16))
+    assert keys(query.run()) == list(range(20))
+    assert [json.loads(text)["version"] for text in query.offsets] == [2, 4, 6, 8]
+
+
 # --- vacuums ---
 
 
@@ -367,7 +397,7 @@ def test_a_vacuum_that_took_what_a_stream_needs_is_told(url: str) -> None:
     table.append(numbers(8))
     table.compact(policy=FULL)
     table.vacuum(grace_seconds=0, retain_seconds=0)
-    with refuses(VersionNotFoundError, "option reader"):
+    with refuses(VersionNotFoundError, "option reader of a stream"):
         query.run()
     assert keys(query.rows) == list(range(4))
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from compactor import Policy, Strategy, Table
-from compactor.errors import UsageError, VersionNotFoundError
+from compactor.errors import StoreError, UsageError, VersionNotFoundError
 from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import vacuum
 from compactor.write.tags import end_tag, set_tag
-from tests.faults import LoseAnswer, Stall, calls
+from tests.faults import LoseAnswer, Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
 
@@ -162,6 +162,24 @@ def test_a_tag_moves_only_where_that_is_asked_for(store: MemoryStore, clock: Set
         table.tag("good")
     table.tag("good", move=True)
     assert table.tags()["version"].to_pylist() == [4]
+
+
+def test_a_readers_tag_moves_forward_without_a_look_at_all_objects(
+    store: MemoryStore, clock: SetClock
+) -> None:
+    table = filled(store, clock)
+    log = table._log
+    store.faults.add(Refuse(StoreError), at=calls("list", prefix="data/"))
+    with refuses(StoreError):
+        set_tag(log, "r", log.at(1), keeps_later=True)
+    store.faults.clear()
+    set_tag(log, "r", log.at(1), keeps_later=True)
+    looks = store.faults.add(Refuse(StoreError), at=calls("list", prefix="data/"))
+    set_tag(log, "r", log.at(2), move=True, keeps_later=True)
+    assert looks.hits == []
+    for version, keeps_later in ((1, True), (3, False)):
+        with refuses(StoreError):
+            set_tag(log, "r", log.at(version), move=True, keeps_later=keeps_later)
 
 
 @pytest.mark.parametrize("name", ["", "a b", ".a", "-a", "a/b", "ä", "a\n", "a" * 101, "41"])

@@ -53,7 +53,7 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.tags import named_in
-from compactor.table.version import Operation
+from compactor.table.version import Operation, Version
 from compactor.write.tags import set_tag
 
 
@@ -90,9 +90,11 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The last version to read; None for all that come."""
         self._planned: tuple[int, int, tuple[VersionChange, ...]] | None = None
         """The changes of the next batch, after which version and until which."""
+        self._first: tuple[Snapshot, list[tuple[FragmentEntry, ...]]] | None = None
+        """The version whose rows come first, and its parts."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_log": None, "_ahead": None, "_planned": None}
+        return {**self.__dict__, "_log": None, "_ahead": None, "_planned": None, "_first": None}
 
     # --- offsets, in a process of the driver ---
 
@@ -187,8 +189,14 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def _next_parts(self, at: Offset, max_bytes: int | None) -> Offset:
         """Returns the end of a batch of the first snapshot."""
-        parts = parts_of(self._log.at(at.version))
+        _, parts = self._first_rows(at.version)
         return replace(at, parts=end_of(parts, at.parts or 0, max_bytes))
+
+    def _first_rows(self, version: int) -> tuple[Snapshot, list[tuple[FragmentEntry, ...]]]:
+        if self._first is None or self._first[0].version != version:
+            snapshot = self._log.at(version)
+            self._first = snapshot, parts_of(snapshot)
+        return self._first
 
     def _end_of_batch(
         self, table: TableMetadata, first: int, last: int, max_bytes: int | None
@@ -198,6 +206,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         It is `first` if nothing happened but that tags moved: else the move of a reader's tag, which is a
         version, would be a reason for the next batch.
         """
+        self._first = None
         reach = self._ahead.reach(first, last)
         since, versions = self._ahead.after(first, reach)
         planned = self._changes(since, versions, table)
@@ -209,7 +218,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return end
 
     def _changes(
-        self, since: Snapshot, versions: Sequence[Any], table: TableMetadata
+        self, since: Snapshot, versions: Sequence[Version], table: TableMetadata
     ) -> Iterator[VersionChange]:
         if self._options.changes:
             return planned_changes(since, versions, table)
@@ -224,9 +233,8 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [replace(task, changes=part) for part in changes]
 
     def _tasks_of_parts(self, task: StreamTask, start: int, until: Offset) -> list[StreamTask]:
-        snapshot = self._log.at(until.version)
-        parts = parts_of(snapshot)[start : until.parts]
-        entries: list[FragmentEntry] = [entry for part in parts for entry in part]
+        snapshot, parts = self._first_rows(until.version)
+        entries = [entry for part in parts[start : until.parts] for entry in part]
         some = replace(of_fragments(snapshot, entries), metadata=task.table)
         found = tasks_of(some, task.where, self._options.task_bytes, ScanReport())
         return [replace(task, version=until.version, parts=part) for part in found]
