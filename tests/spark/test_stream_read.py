@@ -277,6 +277,19 @@ def test_changes_of_a_query_that_dies_often_give_the_rows_of_the_table(
     assert applied(query.rows) == rows_now(history.table)
 
 
+def test_a_table_is_copied_by_its_changes_in_any_order(url: str) -> None:
+    history = History(url, 7, RowPolicy(RowKind.LAST), only_appends=False)
+    query = Query(url, changes="true")
+    run_with_deaths(history, query)
+    rows = [row for row in query.rows if row["_change"] != "update_before"]
+    history.random.shuffle(rows)
+    policy = RowPolicy(RowKind.LAST, sequence="_version", delete_marker="gone")
+    sent = [{**row, "gone": row["_change"] == "delete"} for row in rows]
+    copy = created(f"{url}-copy", pa.Table.from_pylist(sent), policy)
+    assert rows_now(copy) == rows_now(history.table)
+    assert any(row["gone"] for row in sent)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_each_appended_row_comes_once_though_the_query_dies_often(url: str, seed: int) -> None:
     history = History(url, seed, APPEND, only_appends=True)
