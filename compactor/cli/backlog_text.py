@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compactor.cli.output import human_bytes
 from compactor.common.counts import counted
+from compactor.common.ranges import range_text
 from compactor.compaction.backlog import Backlog
 from compactor.settings.units import duration_text
 
@@ -36,7 +37,8 @@ def backlog_lines(found: Backlog) -> list[str]:
 def _due(found: Backlog) -> str:
     left = ""
     if found.running:
-        left = f", some {duration_text(max(1.0, found.seconds_left))} left"
+        low, high = found.seconds_left.low, found.seconds_left.high
+        left = f", {range_text(duration_text(max(1.0, low)), duration_text(max(1.0, high)))} left"
     return (
         f"due: {counted(found.due_fragments, 'fragment')} ({human_bytes(found.due_bytes)}), "
         f"{counted(len(found.running), 'compaction')} running, {found.waiting_compactions} waiting{left}"

@@ -25,6 +25,7 @@ from compactor.cli.telemetry import (
 from compactor.common.counts import counted
 from compactor.common.logs import is_json
 from compactor.common.message import Message
+from compactor.common.ranges import range_text
 from compactor.compaction.compact_report import CompactReport, refuse
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
@@ -36,6 +37,7 @@ from compactor.compaction.worker import check_done, check_quarantine, compact
 from compactor.errors import UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import Estimate
+from compactor.planner.spread import Spread
 from compactor.rows.flags import DELETED, EXPIRED, SUPERSEDED, TOMBSTONES
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy, Strategy
 from compactor.table.snapshot import Snapshot
@@ -282,14 +284,27 @@ def _print_predicted(predicted: Estimate, actual: dict[str, Any]) -> None:
     columns = [("", False), ("predicted", True), ("actual", True)]
     print_table(None, columns, [
         ["GETs", str(predicted.gets), str(actual["gets"])],
-        ["PUTs (objects)", str(predicted.puts), str(actual["output_fragments"])],
+        ["PUTs (objects)", str(predicted.puts), str(actual["puts"])],
         ["rows read", f"{predicted.rows:,}", f"{actual['rows_in']:,}"],
         ["bytes read", human_bytes(predicted.bytes_in), human_bytes(actual["bytes_in"])],
         ["bytes written", human_bytes(predicted.bytes_out), human_bytes(actual["bytes_out"])],
-        ["peak RSS of a process", f"up to {human_bytes(predicted.max_rss_bytes)}",
+        ["peak RSS of a process", _bytes_range(predicted.resident_bytes),
          human_bytes(actual["peak_rss_bytes"])],
-        ["task seconds", f"{predicted.task_seconds:.1f}", f"{actual['task_seconds']:.1f}"],
+        ["task seconds", _seconds_range(predicted.task_seconds), _seconds(actual["task_seconds"])],
+        ["CPU seconds", _seconds_range(predicted.cpu_seconds), _seconds(actual["cpu_seconds"])],
     ])  # fmt: skip
+
+
+def _bytes_range(spread: Spread) -> str:
+    return range_text(human_bytes(round(spread.low)), human_bytes(round(spread.high)))
+
+
+def _seconds_range(spread: Spread) -> str:
+    return range_text(_seconds(spread.low), _seconds(spread.high))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}"
 
 
 def _print_profile(figures: dict[str, Any]) -> None:
@@ -313,10 +328,11 @@ def _print_plan(report: PlanReport) -> None:
     click.echo(f"version {report.version}: {_summary(report)}")
     if report.compactions:
         columns = [("priority", True), ("to level", True), ("GETs", True), ("PUTs", True), ("rows", True),
-                   ("bytes", True), ("RSS up to", True), ("seconds", True), ("why", False)]  # fmt: skip
+                   ("bytes", True), ("peak RSS", True), ("seconds", True), ("why", False)]  # fmt: skip
         print_table(None, columns, [
             [f"{c.priority:.1f}", str(c.output_level), str(e.gets), str(e.puts), f"{e.rows:,}",
-             human_bytes(e.bytes_in), human_bytes(e.max_rss_bytes), f"{e.task_seconds:.1f}", c.reason]
+             human_bytes(e.bytes_in), _bytes_range(e.resident_bytes), _seconds_range(e.task_seconds),
+             c.reason]
             for c in report.compactions
             for e in [c.predicted]
         ])  # fmt: skip

@@ -8,7 +8,6 @@ speculative attempts are harmless, and what they leave is garbage that no versio
 from __future__ import annotations
 
 import logging
-import os
 import resource
 import socket
 import time
@@ -32,6 +31,7 @@ from compactor.compaction.prepared import prepare_merge
 from compactor.errors import CompactorError
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult
+from compactor.resources.resident import peak_resident_bytes, reset_peak
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
@@ -88,6 +88,8 @@ class _Attempt:
         self._store = MeteredStore(store, StoreMetrics())
         self._started_unix_ms = time.time_ns() // 1_000_000
         self._started = time.monotonic()
+        self._cpu_began = time.process_time()
+        reset_peak()
         self.attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
         self._keys: dict[int, str] = {}
@@ -127,10 +129,11 @@ class _Attempt:
             bytes_in=metrics.bytes_read,
             bytes_out=sum(output.size_bytes for output in result.outputs),
             gets=metrics.gets,
+            puts=metrics.puts,
             resumed_gets=metrics.resumed_gets,
             restarts=result.restarts,
             replayed_inputs=result.replayed_inputs,
-            peak_rss_bytes=_peak_rss_bytes(),
+            peak_rss_bytes=peak_resident_bytes(),
             peak_charged_bytes=result.peak_bytes,
             spilled_bytes=result.spilled_bytes,
             fetch_wait_seconds=round(result.fetch_wait_seconds, 3),
@@ -138,6 +141,7 @@ class _Attempt:
             copied_rows=result.copied_rows,
             dropped=result.dropped,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
+            cpu_seconds=round(time.process_time() - self._cpu_began, 3),
             seconds=round(time.monotonic() - self._started, 3),
         )
 
@@ -184,12 +188,6 @@ class _Attempt:
         ]
         oldest = min(entry.sequence for entry in compaction.spec.inputs)
         return tuple(with_sequence(entries, oldest))
-
-
-def _peak_rss_bytes() -> int:
-    """Returns the largest resident set of this process so far (Linux counts in KiB, macOS in bytes)."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if os.uname().sysname == "Darwin" else peak * 1024)
 
 
 def _allow_open_files(count: int) -> None:

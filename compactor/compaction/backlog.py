@@ -1,7 +1,7 @@
 """Tells how far the compactions of a table are: up to where all is done, what is due, what runs, what waits.
 
 Only the log is asked. Nothing in it says how far a running compaction has come, so that is estimated by its
-age and the speed of the table's compactions so far.
+age and what the table's compactions have taken so far.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 from compactor.compaction.driver import Driver
 from compactor.compaction.owner import is_gone, shown_owner
-from compactor.planner.estimate import DEFAULT_RAW_BYTES_PER_SECOND, estimate
+from compactor.planner.estimate import estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan
+from compactor.planner.spread import Spread, sum_of
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
@@ -38,7 +39,7 @@ class RunningCompaction:
     """Since it was decided."""
     done_bytes: int
     """Estimated."""
-    seconds_left: float
+    seconds_left: Spread
     """Estimated; 0 for one that takes longer than estimated."""
 
 
@@ -58,7 +59,7 @@ class Backlog:
     held_up: tuple[str, ...]
     """Why compactions wait: one line for each that waits for another, for a fragment in quarantine, or for
     more memory."""
-    seconds_left: float
+    seconds_left: Spread
     """Estimated, by as many compactions at a time as run now, one at least, and without what comes in."""
 
     @property
@@ -98,14 +99,15 @@ def backlog(
     free = replace(snapshot, quarantine={}).without_leases(snapshot.leases)
     everything = plan_compactions(free, policy, settings, now_unix_ms)
     due = _due(snapshot, everything)
-    speed = snapshot.totals.raw_bytes_per_task_second or DEFAULT_RAW_BYTES_PER_SECOND
-    running = tuple(_running(lease, due, speed, now_unix_ms) for lease in snapshot.leases.values())
+    running = tuple(
+        _running(lease, due, settings, snapshot, now_unix_ms) for lease in snapshot.leases.values()
+    )
     leased = {key for lease in snapshot.leases.values() for key in lease.inputs}
     waiting = [spec for spec in everything.specs if not any(e.key in leased for e in spec.inputs)]
-    seconds = sum(
-        estimate(spec, settings, snapshot.totals, snapshot.table).task_seconds for spec in waiting
-    )
-    left = sum(each.seconds_left for each in running)
+    left = [
+        *(estimate(spec.inputs, settings, snapshot).task_seconds for spec in waiting),
+        *(each.seconds_left for each in running),
+    ]
     return Backlog(
         version=snapshot.version,
         compacted_through=min(
@@ -116,7 +118,7 @@ def backlog(
         waiting_compactions=len(waiting),
         running=running,
         held_up=tuple(map(str, (*plan.blocked, *plan.refused))),
-        seconds_left=(seconds + left) / max(1, len(running)),
+        seconds_left=sum_of(left).scaled(1 / max(1, len(running))),
     )
 
 
@@ -130,13 +132,17 @@ def _due(snapshot: Snapshot, plan: CompactionPlan) -> Mapping[str, FragmentEntry
 
 
 def _running(
-    lease: Lease, due: Mapping[str, FragmentEntry], speed: float, now_unix_ms: int
+    lease: Lease,
+    due: Mapping[str, FragmentEntry],
+    settings: CompactionSettings,
+    snapshot: Snapshot,
+    now_unix_ms: int,
 ) -> RunningCompaction:
     inputs: Sequence[FragmentEntry] = [due[key] for key in lease.inputs if key in due]
     size_bytes = sum(entry.size_bytes for entry in inputs)
-    whole = sum(entry.raw_bytes for entry in inputs) / speed
+    whole = estimate(inputs, settings, snapshot).task_seconds
     seconds = max(0, now_unix_ms - lease.began_unix_ms) / 1000
-    share = min(1.0, seconds / whole) if whole else 1.0
+    share = min(1.0, seconds / whole.likely) if whole.likely else 1.0
     return RunningCompaction(
         compaction_id=lease.compaction_id,
         owner=shown_owner(lease.owner),
@@ -146,5 +152,5 @@ def _running(
         bytes=size_bytes,
         seconds=seconds,
         done_bytes=round(size_bytes * share),
-        seconds_left=max(0.0, whole - seconds),
+        seconds_left=whole.less(seconds),
     )

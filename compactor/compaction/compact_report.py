@@ -20,7 +20,7 @@ from compactor.rows.flags import REASONS
 def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
     """Returns the sums over attempts; peaks are those of the largest."""
     fields = (
-        "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "resumed_gets", "restarts",
+        "rows_in", "rows_out", "bytes_in", "bytes_out", "gets", "puts", "resumed_gets", "restarts",
         "replayed_inputs", "spilled_bytes", "copied_rows",
     )  # fmt: skip
     totals: dict[str, Any] = {name: sum(getattr(r, name) for r in reports) for name in fields}
@@ -32,6 +32,7 @@ def total_report(reports: Sequence[AttemptReport]) -> dict[str, Any]:
         stage: round(sum(report.stage_seconds.get(stage, 0.0) for report in reports), 4)
         for stage in STAGES
     }
+    totals["cpu_seconds"] = round(sum(report.cpu_seconds for report in reports), 3)
     totals["task_seconds"] = round(sum(report.seconds for report in reports), 3)
     for name in ("peak_rss_bytes", "peak_charged_bytes"):
         totals[name] = max((getattr(report, name) for report in reports), default=0)

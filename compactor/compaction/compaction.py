@@ -86,13 +86,15 @@ class AttemptReport:
     bytes_in: int
     bytes_out: int
     gets: int
+    puts: int
+    """Objects written, with skip indexes."""
     resumed_gets: int
     restarts: int
     """Second passes, made because row groups had to be divided."""
     replayed_inputs: int
     """Inputs that a second pass read from local disk instead of by a second GET."""
     peak_rss_bytes: int
-    """The largest resident set of the whole process since it began."""
+    """The largest resident set of the process meanwhile; since it began where the system tells no other."""
     peak_charged_bytes: int
     """Peak of the bytes charged to the memory limit."""
     spilled_bytes: int
@@ -106,6 +108,8 @@ class AttemptReport:
     """Rows that were not written again, by reason; rows_in is rows_out plus these."""
     stage_seconds: dict[str, float]
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
+    cpu_seconds: float
+    """CPU time of all threads of the process meanwhile."""
     seconds: float
 
 

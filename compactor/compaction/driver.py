@@ -42,7 +42,7 @@ from compactor.table.compaction_record import CompactionRecord
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.suspects import Suspect
-from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine
+from compactor.table.version import Changes, Lease, Operation, Quarantine
 from lsm_fragment.errors import FormatError
 
 LEASE_SECONDS: Final = 120.0
@@ -253,8 +253,8 @@ class Driver:
                 self._unanswered.update(compaction.compaction_id for compaction in decided)
                 raise
         for compaction in decided:
-            latest = self._log.latest
-            predicted = estimate(compaction.spec, compaction.settings, latest.totals, latest.table)
+            inputs, settings = compaction.spec.inputs, compaction.settings
+            predicted = estimate(inputs, settings, self._log.latest)
             self._running[compaction.compaction_id] = compaction, predicted
         return decided
 
@@ -415,13 +415,11 @@ class Driver:
                 raise _NothingToDoError
             compactions = [self._running[o.compaction_id][0] for o in standing]
             inputs = [entry for c in compactions for entry in c.spec.inputs]
-            seconds = sum(o.report.seconds for o in standing if o.report)
             return Changes(
                 operation=Operation.COMPACT,
                 adds=tuple(entry for o in standing for entry in self._carrying_of(o).outputs),
                 removes=tuple(entry.key for entry in inputs),
                 ended_leases=tuple(o.compaction_id for o in standing),
-                cost=CompactionCost(sum(entry.raw_bytes for entry in inputs), seconds),
                 records=tuple(map(self._record, standing)),
             )
 

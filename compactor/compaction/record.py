@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from compactor.common.escaping import shortened
 from compactor.compaction.compaction import AttemptReport, Compaction, Outcome
+from compactor.planner.cost_model import modelled_cost
 from compactor.planner.estimate import Estimate
 from compactor.table.compaction_record import MAX_TEXT, CompactionRecord
 
@@ -19,6 +20,7 @@ def compaction_record(
 ) -> CompactionRecord:
     """Returns the record. attempt: counts the driver's attempts at these inputs, from 1."""
     spec = compaction.spec
+    cost = modelled_cost(spec.inputs, compaction.metadata, compaction.settings)
     record = CompactionRecord(
         compaction_id=compaction.compaction_id,
         output_level=spec.output_level,
@@ -27,8 +29,13 @@ def compaction_record(
         failure=shortened(str(outcome.failure or ""), MAX_TEXT),
         inputs=len(spec.inputs),
         outputs=len(outcome.outputs),
-        predicted_seconds=round(predicted.task_seconds, _DIGITS),
-        predicted_memory_bytes=predicted.max_rss_bytes,
+        predicted_seconds=round(predicted.task_seconds.likely, _DIGITS),
+        predicted_memory_bytes=round(predicted.resident_bytes.likely),
+        model_cpu_seconds=cost.cpu_seconds,
+        model_rss_bytes=cost.resident_bytes,
+        live_rows=cost.live_rows,
+        fresh_bytes=cost.fresh_bytes,
+        settled_bytes=cost.settled_bytes,
         memory_limit_bytes=compaction.settings.memory_limit_bytes,
     )
     return record if outcome.report is None else _with_figures(record, outcome.report)
@@ -42,6 +49,7 @@ def _with_figures(record: CompactionRecord, report: AttemptReport) -> Compaction
         bytes_in=report.bytes_in,
         bytes_out=report.bytes_out,
         seconds=report.seconds,
+        cpu_seconds=report.cpu_seconds,
         stage_seconds={
             stage: round(seconds, _DIGITS)
             for stage, seconds in report.stage_seconds.items()
@@ -50,6 +58,7 @@ def _with_figures(record: CompactionRecord, report: AttemptReport) -> Compaction
         peak_charged_bytes=report.peak_charged_bytes,
         peak_rss_bytes=report.peak_rss_bytes,
         gets=report.gets,
+        puts=report.puts,
         resumed_gets=report.resumed_gets,
         restarts=report.restarts,
         spilled_bytes=report.spilled_bytes,

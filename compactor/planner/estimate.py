@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from compactor.planner.cost_model import BASE_BYTES, modelled_cost
+from compactor.planner.experience import Experience
 from compactor.planner.shape import memory_plan
-from compactor.planner.spec import CompactionSpec
+from compactor.planner.spread import NOTHING, Spread, largest_of, sum_of
+from compactor.resources.merge_plan import output_count
 from compactor.settings.compaction import CompactionSettings
-from compactor.table.metadata import TableMetadata
-from compactor.table.snapshot import Totals
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
 
-DEFAULT_RAW_BYTES_PER_SECOND: Final = 150 << 20
-"""Decoded bytes that one task processes per second, until the table has compactions to measure."""
-_BASE_BYTES: Final = 220 << 20
-"""Resident memory of a task's process with its libraries, before it reads anything."""
+_DIGITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,31 +28,46 @@ class Estimate:
     rows: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    max_rss_bytes: int = 0
-    """Bound on the resident memory of the largest task's process: libraries and budget."""
-    task_seconds: float = 0.0
+    resident_bytes: Spread = NOTHING
+    """Peak of the resident memory of the largest task's process, with its libraries."""
+    cpu_seconds: Spread = NOTHING
+    """CPU time of all threads."""
+    task_seconds: Spread = NOTHING
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "task_seconds": round(self.task_seconds, 3)}
+        return {
+            **asdict(self),
+            "resident_bytes": asdict(self.resident_bytes.rounded(0)),
+            "cpu_seconds": asdict(self.cpu_seconds.rounded(_DIGITS)),
+            "task_seconds": asdict(self.task_seconds.rounded(_DIGITS)),
+        }
 
 
 def estimate(
-    spec: CompactionSpec, settings: CompactionSettings, totals: Totals, metadata: TableMetadata
+    inputs: Sequence[FragmentEntry], settings: CompactionSettings, snapshot: Snapshot
 ) -> Estimate:
-    """Estimates from the inputs' statistics and the speed of the table's compactions so far."""
-    plan = memory_plan(spec.inputs, metadata, settings)
-    size_bytes = spec.size_bytes
-    puts = max(1, round(size_bytes / settings.target_fragment_bytes))
-    speed = totals.raw_bytes_per_task_second or DEFAULT_RAW_BYTES_PER_SECOND
+    """Estimates by the statistics of the inputs, and by what the table's compactions cost so far."""
+    table = snapshot.table
+    cost = modelled_cost(inputs, table, settings)
+    experience = Experience.of(snapshot.measured, cost)
+    rows = sum(entry.rows for entry in inputs)
+    bytes_in = sum(entry.size_bytes for entry in inputs)
+    outputs = output_count(rows, bytes_in, settings.target_fragment_bytes)
+    plan = memory_plan(inputs, table, settings)
+    bound = sum(stage.memory_bytes for stage in plan.stages)
     return Estimate(
-        gets=len(spec.inputs),
-        puts=puts,
-        rows=spec.rows,
-        bytes_in=size_bytes,
-        bytes_out=size_bytes,
-        max_rss_bytes=_BASE_BYTES
-        + min(settings.memory_limit_bytes, sum(stage.memory_bytes for stage in plan.stages)),
-        task_seconds=sum(entry.raw_bytes for entry in spec.inputs) / speed,
+        gets=len(inputs),
+        puts=outputs + bool(table.skips.columns),
+        rows=rows,
+        bytes_in=bytes_in,
+        bytes_out=experience.merged_bytes_out(cost, [entry.live_rows for entry in inputs])
+        if table.rows.merges
+        else experience.bytes_out(cost),
+        resident_bytes=experience.resident_bytes(
+            cost, BASE_BYTES + min(settings.memory_limit_bytes, bound)
+        ),
+        cpu_seconds=experience.cpu_seconds(cost),
+        task_seconds=experience.seconds(cost),
     )
 
 
@@ -65,6 +80,7 @@ def total(estimates: Iterable[Estimate]) -> Estimate:
         rows=sum(e.rows for e in estimates),
         bytes_in=sum(e.bytes_in for e in estimates),
         bytes_out=sum(e.bytes_out for e in estimates),
-        max_rss_bytes=max((e.max_rss_bytes for e in estimates), default=0),
-        task_seconds=sum(e.task_seconds for e in estimates),
+        resident_bytes=largest_of(e.resident_bytes for e in estimates),
+        cpu_seconds=sum_of(e.cpu_seconds for e in estimates),
+        task_seconds=sum_of(e.task_seconds for e in estimates),
     )

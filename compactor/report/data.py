@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compactor.planner.spread import Spread
 from compactor.read.read_reports import StoredTemplates
 
 
@@ -221,7 +222,7 @@ class PlannedRow:
     fragments: int
     size_bytes: int
     output_level: int | None
-    predicted_seconds: float | None
+    predicted_seconds: Spread | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from compactor.common.escaping import shortened
 from compactor.report.chart import Chart, level_color
 from compactor.report.charts import charts, plotly_script
 from compactor.report.data import ColumnRow, Report
-from compactor.report.text import bytes_text, seconds_text, when_text
+from compactor.report.text import bytes_text, seconds_range, seconds_text, when_text
 
 MAX_ROWS: Final = 50
 """Maximum rows in the page's tables of steps, compactions and fragments."""
@@ -33,7 +33,12 @@ def page(report: Report) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters.update(
-        bytes=bytes_text, counted=counted, seconds=seconds_text, when=when_text, clip=shortened
+        bytes=bytes_text,
+        counted=counted,
+        seconds=seconds_text,
+        seconds_range=seconds_range,
+        when=when_text,
+        clip=shortened,
     )
     drawn = charts(report)
     plotly, script = plotly_script().strip(), _resource("page.js")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from compactor.common.ranges import range_text
+from compactor.planner.spread import Spread
+
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
@@ -42,3 +45,8 @@ def seconds_text(seconds: float) -> str:
     if 0 < seconds < 0.005:
         return "<0.01 s"
     return f"{seconds:,.2f} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def seconds_range(spread: Spread) -> str:
+    """Formats predicted seconds, such as `0.60 to 0.80 s`."""
+    return range_text(seconds_text(spread.low), seconds_text(spread.high))

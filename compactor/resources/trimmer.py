@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
 from compactor.common.heap import give_free_pages_back
+from compactor.resources.resident import resident_bytes
 
 _LOOK_SECONDS: Final = 0.03
-_STATM: Final = Path("/proc/self/statm")
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def trim() -> None:
@@ -43,11 +40,3 @@ class Trimmer:
         grown = resident_bytes() - self._base_bytes
         if grown > self._threshold_bytes and grown - used_bytes > self._slack_bytes:
             trim()
-
-
-def resident_bytes() -> int:
-    """Returns the resident memory of this process in bytes; 0 where there is no /proc."""
-    try:
-        return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0

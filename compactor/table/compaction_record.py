@@ -1,7 +1,8 @@
-"""Compaction records: the figures of a compaction, kept for reports by the version that committed it.
+"""Compaction records: the figures of a compaction, kept by the version that committed it.
 
-No decision depends on them. Zeros are not written, unknown fields are ignored, and a record that can't be
-read is left out, so that older and newer programs can read the same log.
+Reports show them, and predictions learn from the newest ones. No decision depends on them. Zeros are not
+written, unknown fields are ignored, and a record that can't be read is left out, so that older and newer
+programs can read the same log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import msgspec
 from compactor.common.conversion import convertible
 from compactor.table.numbers import Natural, Seconds
 
+MAX_MEASURED: Final = 16
+"""Learn from at most this many compactions, since every checkpoint holds their records."""
 MAX_TEXT: Final = 300
 """Cut reasons at this many characters, since every compaction's log file holds records."""
 
@@ -38,6 +41,8 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     bytes_in: Natural = 0
     bytes_out: Natural = 0
     seconds: Seconds = 0.0
+    cpu_seconds: Seconds = 0.0
+    """CPU time of all threads of the process meanwhile."""
     predicted_seconds: Seconds = 0.0
     stage_seconds: dict[str, Seconds] = {}
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
@@ -45,10 +50,22 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     peak_charged_bytes: Natural = 0
     """Peak of the bytes charged to the memory limit."""
     peak_rss_bytes: Natural = 0
-    """The largest resident set of the whole process since it began."""
+    """The largest resident set of the process meanwhile."""
     predicted_memory_bytes: Natural = 0
-    """The bound that was predicted for the resident set of the whole process."""
+    """The prediction for the largest resident set."""
+    model_cpu_seconds: Seconds = 0.0
+    """CPU time by the model alone (`compactor.planner.cost_model`), without what the table had taught."""
+    model_rss_bytes: Natural = 0
+    """The largest resident set by the model alone."""
+    live_rows: Natural = 0
+    """Rows of the inputs that were not deleted."""
+    fresh_bytes: Natural = 0
+    """Stored bytes of those in inputs that no compaction had written before."""
+    settled_bytes: Natural = 0
+    """Stored bytes of those in other inputs."""
     gets: Natural = 0
+    puts: Natural = 0
+    """Objects written, with skip indexes."""
     resumed_gets: Natural = 0
     restarts: Natural = 0
     """Number of second passes."""
@@ -56,6 +73,15 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     copied_rows: Natural = 0
     """Rows of copied row groups."""
     dropped_rows: Natural = 0
+
+
+def measured_by(records: Iterable[CompactionRecord]) -> tuple[CompactionRecord, ...]:
+    """Returns what predictions learn from: records of successful compactions, without texts and stages."""
+    return tuple(
+        msgspec.structs.replace(record, reason="", stage_seconds={})
+        for record in records
+        if not record.failure and record.seconds
+    )
 
 
 def records_to_json(records: Iterable[CompactionRecord]) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Final, Self
 
 from compactor.errors import DataError
 from compactor.settings.properties import Properties
+from compactor.table.compaction_record import MAX_MEASURED, CompactionRecord, measured_by
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragments import FragmentMap
 from compactor.table.metadata import TableMetadata
-from compactor.table.numbers import LAST_UNIX_MS, MAX_INT64, Natural, Seconds, check_number
+from compactor.table.numbers import LAST_UNIX_MS, MAX_INT64, Natural, check_number
 from compactor.table.object_names import is_memo_key
 from compactor.table.stored import (
     Converted,
@@ -24,7 +25,7 @@ from compactor.table.stored import (
 )
 from compactor.table.suspects import Suspect, abandoned, rewritten
 from compactor.table.tags import Tag
-from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Records, Version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,6 @@ class Totals:
     ingested_bytes: Natural = 0
     compactions_bytes: Natural = 0
     """Bytes that compactions wrote."""
-    compactions_raw_bytes: Natural = 0
-    """Decoded bytes that compactions processed."""
-    compactions_task_seconds: Seconds = 0.0
     expired_bytes: Natural = 0
     """Bytes dropped with whole time windows."""
     lost_rows: Natural = 0
@@ -48,12 +46,6 @@ class Totals:
         """Bytes written per byte ingested; 1 without any compaction."""
         written = self.ingested_bytes + self.compactions_bytes
         return written / self.ingested_bytes if self.ingested_bytes else 1.0
-
-    @property
-    def raw_bytes_per_task_second(self) -> float | None:
-        """Decoded bytes that compactions of this table process per second; None before the first."""
-        seconds = self.compactions_task_seconds
-        return self.compactions_raw_bytes / seconds if seconds else None
 
     def after(self, changes: Changes, removed: Iterable[FragmentEntry]) -> Totals:
         removed_keys = set(changes.removes)
@@ -67,14 +59,7 @@ class Totals:
                     ingested_bytes=self.ingested_bytes + added,
                 )
             case Operation.COMPACT:
-                raw, seconds = self.compactions_raw_bytes, self.compactions_task_seconds
-                return replace(
-                    self,
-                    compactions_bytes=self.compactions_bytes + added,
-                    compactions_raw_bytes=raw + (changes.cost.raw_bytes if changes.cost else 0),
-                    compactions_task_seconds=seconds
-                    + (changes.cost.task_seconds if changes.cost else 0.0),
-                )
+                return replace(self, compactions_bytes=self.compactions_bytes + added)
             case Operation.EXPIRE:
                 dropped = sum(entry.size_bytes for entry in removed)
                 return replace(self, expired_bytes=self.expired_bytes + dropped)
@@ -135,6 +120,8 @@ class Snapshot:
     """Names of versions that vacuums keep, in the order of their names."""
     memo: Annotated[str | None, ObjectName(is_memo_key, "a memo")] = None
     """Key of what the writer of the rows remembers of them; None if others have changed rows since."""
+    measured: Annotated[tuple[CompactionRecord, ...], Records()] = ()
+    """What the newest compactions measured, oldest first, by which the cost of the next is predicted."""
     fragments: FragmentMap
     """The live fragments by key; a checkpoint holds them as columns."""
 
@@ -188,7 +175,7 @@ class Snapshot:
         return replay(self, [version])
 
 
-HEADER: Final = Stored(Snapshot, leaves_out=False, rare=("tags", "memo"))
+HEADER: Final = Stored(Snapshot, leaves_out=False, rare=("tags", "memo", "measured"))
 """The stored form of a snapshot without its fragments: the header of a checkpoint."""
 
 
@@ -225,6 +212,7 @@ class _Replay:
             "commit_id": start.commit_id,
             "table_id": start.table_id,
             "memo": start.memo,
+            "measured": start.measured,
         }
         self._leases = dict(start.leases)
         self._lease_of = {key: c.compaction_id for c in start.leases.values() for key in c.inputs}
@@ -256,6 +244,10 @@ class _Replay:
         values["oldest"] = max(values["oldest"], changes.oldest or 0)
         if changes.memo is not None or changes.operation not in KEEPS_ROWS:
             values["memo"] = changes.memo
+        if changes.records and changes.operation is Operation.COMPACT:
+            values["measured"] = (*values["measured"], *measured_by(changes.records))[
+                -MAX_MEASURED:
+            ]
         values["commit_id"] = version.commit_id
         if version.committed_unix_ms < values["committed_unix_ms"]:
             values["ordered_from"] = version.number

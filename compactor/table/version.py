@@ -17,8 +17,6 @@ from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.metadata import TableMetadata
 from compactor.table.numbers import (
     Level,
-    Natural,
-    Seconds,
     UnixMs,
     check_number,
     check_sum,
@@ -97,16 +95,7 @@ class Quarantine:
     since_unix_ms: UnixMs
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionCost:
-    """The cost of the compactions of a commit; later predictions use it."""
-
-    raw_bytes: Natural
-    """Decoded bytes that were merged."""
-    task_seconds: Seconds
-
-
-class _Records(Form):
+class Records(Form):
     """Compaction records: those that cannot be read are left out, since no decision depends on them."""
 
     def to_json(self, value: Iterable[CompactionRecord]) -> list[dict[str, Any]]:
@@ -148,8 +137,7 @@ class Changes:
     """Tags that are set; one of the same name moves."""
     ended_tags: Annotated[tuple[str, ...], _TEXTS] = ()
     """Names of tags that are over."""
-    cost: Annotated[CompactionCost | None, Converted(CompactionCost)] = None
-    records: Annotated[tuple[CompactionRecord, ...], _Records()] = ()
+    records: Annotated[tuple[CompactionRecord, ...], Records()] = ()
     """Figures of the compactions that this commit ends; for reports only."""
     memo: Annotated[str | None, ObjectName(is_memo_key, "a memo")] = None
     """Key of the object in which the writer of these rows remembers how they came about."""

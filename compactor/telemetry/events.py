@@ -93,7 +93,7 @@ class Events(Silent):
                 "version": driver.log.latest.version,
                 "outputs": len(outcome.outputs),
                 "seconds": outcome.report.seconds if outcome.report else None,
-                "predicted_seconds": round(finished.predicted.task_seconds, 3),
+                "predicted_seconds": round(finished.predicted.task_seconds.likely, 3),
             }
             self.tell(Event("committed", values, _figures(finished)))
 

@@ -56,7 +56,7 @@ _RACE = """
 import sys, threading
 sys.setswitchinterval(1e-6)
 import msgspec
-from compactor.table.version import Lease, Quarantine, CompactionCost
+from compactor.table.version import Lease, Quarantine
 
 values = [
     (
@@ -71,7 +71,6 @@ values = [
         ),
     ),
     (Quarantine, dict(key="k", reason="r", since_unix_ms=1)),
-    (CompactionCost, dict(raw_bytes=1, task_seconds=1.0)),
 ]
 barrier = threading.Barrier(16)
 

@@ -63,7 +63,9 @@ def test_a_compaction_leaves_its_figures_in_the_version_that_commits_it(tmp_path
         actual.peak_charged_bytes,
     )
     assert record.memory_limit_bytes == 64 << 20
-    assert record.predicted_memory_bytes == finished.predicted.max_rss_bytes
+    assert record.predicted_memory_bytes == round(finished.predicted.resident_bytes.likely)
+    assert (record.puts, record.live_rows, record.settled_bytes) == (1, 600, 0)
+    assert record.fresh_bytes == record.bytes_in
     assert record.reason == finished.compaction.spec.reason
     kept = {s: round(t, 3) for s, t in actual.stage_seconds.items() if round(t, 3)}
     assert record.stage_seconds == kept

@@ -31,12 +31,13 @@ from compactor.stores.local import LocalStore
 from compactor.table import commit_log
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog, Prepare
+from compactor.table.compaction_record import CompactionRecord
 from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import PROBE_KEY, parse_version, version_key
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Changes, CompactionCost, Lease, Operation, Quarantine, Version
+from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
@@ -409,7 +410,7 @@ def test_a_version_survives_its_own_bytes() -> None:
         released_fragments=("data/p.frag",),
         min_base_version=2,
         oldest=1,
-        cost=CompactionCost(100, 0.5),
+        records=(CompactionRecord(compaction_id="c", seconds=0.5),),
     )
     version = Version(number=3, commit_id="id", committed_unix_ms=5, changes=changes)
     assert Version.from_bytes(version.to_bytes(), name="x") == version

@@ -199,7 +199,6 @@ def _checkpoint(changed: FragmentEntry | None = None, **more: Any) -> bytes:
         {"committed_unix_ms": 10**18},
         {"version": 10**30},
         {"totals": Totals(ingested_rows=10**30)},
-        {"totals": Totals(compactions_task_seconds=float("inf"))},
     ],
 )
 def test_numbers_of_a_checkpoint_are_looked_at_too(more: dict[str, Any]) -> None:

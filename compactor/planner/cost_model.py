@@ -1,0 +1,96 @@
+"""Models what a merge costs, from what the log knows of its inputs. Pure.
+
+The model knows no machine and no table: its constants were fitted to compactions of unlike tables
+(`bench.bench_predictions`). What a table's own compactions measured corrects it (`experience`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.planner.shape import merge_shape
+from compactor.settings.compaction import CompactionSettings
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+
+_MIB: Final = 1 << 20
+_START_SECONDS: Final = 0.022
+"""CPU time of a merge, whatever it merges."""
+_CHUNK_SECONDS: Final = 0.000_53
+"""CPU time of a chunk of an input: opening, checking, decoding."""
+_CELL_SECONDS: Final = 29e-9
+"""CPU time of a value, whatever its size: ordering, gathering, hashing, encoding."""
+_RAW_BYTE_SECONDS: Final = 11.3e-9
+"""CPU time of a decoded byte."""
+BASE_BYTES: Final = 92 * _MIB
+"""Resident memory of a process with its libraries, before it reads anything."""
+_START_BYTES: Final = 12 * _MIB
+"""Resident memory of a merge, whatever it merges."""
+_ROW_BYTES: Final = 23
+"""Resident memory of a row: its hashes, its place in the order, its share of a batch."""
+_CHUNK_COPIES: Final = 2.2
+"""How often the heaviest chunk of each sorted run is resident: decoded, gathered, encoded, compressed."""
+_AHEAD_SHARE: Final = 0.3
+"""How much of two decoded chunks of each sorted run is resident beside these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelledCost:
+    """The cost of a merge by the model alone, and the sizes that predictions need besides."""
+
+    cpu_seconds: float
+    resident_bytes: int
+    """Peak of the resident set of the whole process."""
+    live_rows: int
+    fresh_bytes: int
+    """Stored bytes of the live rows of inputs that no compaction has written yet."""
+    settled_bytes: int
+    """Stored bytes of the live rows of other inputs: they keep their size, by and large."""
+
+
+def modelled_cost(
+    inputs: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
+) -> ModelledCost:
+    """Returns the cost of a merge of these fragments."""
+    fresh = [entry for entry in inputs if entry.run == entry.key]
+    live_bytes = sum(map(_live_bytes, inputs))
+    fresh_bytes = sum(map(_live_bytes, fresh))
+    return ModelledCost(
+        cpu_seconds=_cpu_seconds(inputs),
+        resident_bytes=_resident_bytes(inputs, metadata, settings),
+        live_rows=sum(entry.live_rows for entry in inputs),
+        fresh_bytes=fresh_bytes,
+        settled_bytes=live_bytes - fresh_bytes,
+    )
+
+
+def _cpu_seconds(inputs: Sequence[FragmentEntry]) -> float:
+    chunks = sum(entry.row_groups * len(entry.columns) for entry in inputs)
+    cells = sum(entry.rows * len(entry.columns) for entry in inputs)
+    raw_bytes = sum(entry.raw_bytes for entry in inputs)
+    return (
+        _START_SECONDS
+        + _CHUNK_SECONDS * chunks
+        + _CELL_SECONDS * cells
+        + _RAW_BYTE_SECONDS * raw_bytes
+    )
+
+
+def _resident_bytes(
+    inputs: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
+) -> int:
+    shape = merge_shape(inputs, metadata)
+    ahead = min(shape.heaviest_column_bytes, 2 * shape.run_chunk_bytes)
+    grows = (
+        _START_BYTES
+        + _ROW_BYTES * shape.rows
+        + _CHUNK_COPIES * shape.run_chunk_bytes
+        + _AHEAD_SHARE * ahead
+    )
+    return BASE_BYTES + min(settings.memory_limit_bytes, round(grows))
+
+
+def _live_bytes(entry: FragmentEntry) -> int:
+    return round(entry.size_bytes * entry.live_rows / max(1, entry.rows))

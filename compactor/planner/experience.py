@@ -1,0 +1,100 @@
+"""Corrects the model of costs by what the newest compactions of a table have measured. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from compactor.planner.cost_model import ModelledCost
+from compactor.planner.distinct_keys import key_pool, rows_of_keys
+from compactor.planner.spread import Spread
+from compactor.table.compaction_record import CompactionRecord
+
+_NEAREST: Final = 5
+"""Learn from this many compactions: those of the most similar size, as small ones cost more per byte."""
+_UNKNOWN: Final = Spread(0.3, 1.0, 4.0)
+"""Seconds of another machine for each of the model's."""
+_ONE_SECONDS: Final = 0.25
+"""Seconds reach at least this share to both sides, learned from one compaction; half of it, from more."""
+_ONE_MEMORY: Final = 0.15
+"""So do the bytes of the resident set."""
+
+
+_MAX_FACTOR: Final = 1e4
+"""Learn nothing from figures that are further from the model: no machine measures them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """Compactions of a table that tell what the next one will cost: those most similar to it, at best."""
+
+    records: Sequence[CompactionRecord]
+    """The newest ones, newest first."""
+    nearest: Sequence[CompactionRecord]
+
+    @classmethod
+    def of(cls, records: Sequence[CompactionRecord], cost: ModelledCost) -> Experience:
+        """records: of the table's newest compactions, oldest first. cost: of the next one."""
+        known = [record for record in reversed(records) if _is_plausible(record)]
+
+        def distance(record: CompactionRecord) -> float:
+            return abs(math.log(record.model_cpu_seconds / cost.cpu_seconds))
+
+        # Sorting is stable: of equally similar ones it keeps the newest first.
+        return cls(known, sorted(known, key=distance)[:_NEAREST])
+
+    def cpu_seconds(self, cost: ModelledCost) -> Spread:
+        """Returns the CPU time of all threads."""
+        ratios = [r.cpu_seconds / r.model_cpu_seconds for r in self.nearest]
+        if not ratios:
+            return _UNKNOWN.scaled(cost.cpu_seconds)
+        return Spread.of(ratios).scaled(cost.cpu_seconds).widened(self._margin(_ONE_SECONDS))
+
+    def seconds(self, cost: ModelledCost) -> Spread:
+        """Returns the time that passes: by the CPU time, and how it passed on that machine lately."""
+        slowness = [r.seconds / r.cpu_seconds for r in self.records[:_NEAREST]]
+        cpu_seconds = self.cpu_seconds(cost)
+        return cpu_seconds * Spread.of(slowness) if slowness else cpu_seconds
+
+    def resident_bytes(self, cost: ModelledCost, bound_bytes: int) -> Spread:
+        """Returns the peak of the resident set. bound_bytes: what it can't exceed by the plan."""
+        errors = [r.peak_rss_bytes - r.model_rss_bytes for r in self.nearest if r.peak_rss_bytes]
+        likely = cost.resident_bytes
+        if not errors:
+            return Spread(likely / 2, likely, max(bound_bytes, likely))
+        found = Spread.of(errors)
+        return Spread(
+            max(0.0, likely + found.low), max(0.0, likely + found.likely), likely + found.high
+        ).widened(self._margin(_ONE_MEMORY))
+
+    def _margin(self, of_one: float) -> float:
+        return of_one if len(self.nearest) == 1 else of_one / 2
+
+    def bytes_out(self, cost: ModelledCost) -> int:
+        """Returns the stored bytes of outputs that keep all live rows: fresh ones change their size."""
+        ratios = [
+            (r.bytes_out - r.settled_bytes) / r.fresh_bytes for r in self.nearest if r.fresh_bytes
+        ]
+        ratio = max(0.0, statistics.median(ratios)) if ratios else 1.0
+        return round(cost.settled_bytes + ratio * cost.fresh_bytes)
+
+    def merged_bytes_out(self, cost: ModelledCost, live_rows: Sequence[int]) -> int:
+        """Returns the stored bytes of outputs that keep one row for each key.
+
+        live_rows: the live rows of each input.
+        """
+        known = [r for r in self.nearest if r.rows_out and r.live_rows]
+        if not known:
+            return cost.fresh_bytes + cost.settled_bytes
+        pool = statistics.median(key_pool(r.inputs, r.live_rows, r.rows_out) for r in known)
+        row_bytes = statistics.median(r.bytes_out / r.rows_out for r in known)
+        return round(rows_of_keys(live_rows, pool) * row_bytes)
+
+
+def _is_plausible(record: CompactionRecord) -> bool:
+    """Says whether all times of a record are known and like those of a machine."""
+    times = (record.model_cpu_seconds, record.cpu_seconds, record.seconds)
+    return min(times) > 0 and max(times) <= _MAX_FACTOR * min(times)
