@@ -45,7 +45,6 @@ LEASE = {
     "expires_unix_ms": 5,
     "began_unix_ms": 1,
 }
-COST = {"raw_bytes": 1, "task_seconds": 1.0}
 WINDOWS = {"column": "ts", "window_seconds": 60, "retention_seconds": 5}
 
 
@@ -92,8 +91,6 @@ FORGERIES: dict[str, tuple[str, Callable[[dict[str, Any], Any], None]]] = {
     "lease begin": ("began_unix_ms", _in("leases", LEASE, "began_unix_ms")),
     "lease end": ("expires_unix_ms", _in("leases", LEASE, "expires_unix_ms")),
     "quarantine": ("since_unix_ms", _in("quarantines", {"key": "k", "reason": "r"}, "since_unix_ms")),
-    "cost": ("raw_bytes", _in("cost", COST, "raw_bytes")),
-    "cost seconds": ("task_seconds", _in("cost", COST, "task_seconds")),
     "windows": ("window_seconds", _in("windows", WINDOWS, "window_seconds")),
     "retention": ("retention_seconds", _in("windows", WINDOWS, "retention_seconds")),
     "ttl": ("ttl seconds", _in("ttl", {"column": "ts"}, "seconds")),
