@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from compactor.errors import CompactorError as CompactorError
     from compactor.planner.debt import Debt as Debt
     from compactor.planner.estimate import Estimate as Estimate
+    from compactor.planner.spread import Spread as Spread
     from compactor.predicate.skipping.spec import SkipKind as SkipKind
     from compactor.predicate.skipping.spec import SkipSpec as SkipSpec
     from compactor.read.read_reports import ExportReport as ExportReport
@@ -66,6 +67,7 @@ _PLACES = {
     "DeleteReport": "compactor.write.delete",
     "DropReport": "compactor.write.lost_fragments",
     "Estimate": "compactor.planner.estimate",
+    "Spread": "compactor.planner.spread",
     "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",

@@ -94,8 +94,7 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
             ),
             _marks(drawn, labels, "memory_limit_bytes", "limit", ALERT, "line-ns-open", 14),
             _marks(drawn, labels, "peak_rss_bytes", "resident", LEVEL_COLORS[2], "diamond", 8),
-            _marks(drawn, labels, "predicted_memory_bytes", "resident at most", LEVEL_COLORS[2],
-                   "diamond-open", 8),
+            _marks(drawn, labels, "predicted_memory_bytes", "predicted", LEVEL_COLORS[2], "diamond-open", 8),
         ]
     )  # fmt: skip
     figure.update_yaxes(
@@ -106,8 +105,8 @@ def memory_chart(runs: Sequence[CompactionRow]) -> Chart | None:
     return Chart(
         name="memory",
         title="Memory against the limit",
-        text="Most memory that a compaction charged to its limit, the resident set of its process, which "
-        "includes the libraries and what ran in it before, and the bound that was predicted for it.",
+        text="Most memory that a compaction charged to its limit, the largest resident set of its process "
+        "meanwhile, which includes the libraries, and what was predicted for that.",
         figure=figure,
     )
 

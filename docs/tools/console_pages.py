@@ -26,10 +26,11 @@ _PROMPT: Final = "$ "
 _VARYING: Final = (
     re.compile(r"(?<=-)[0-9a-f]{32}(?:-[0-9a-f]{8})?(-\d{5}\.frag)"),  # ids of attempts
     re.compile(r"(?<![\w-])[0-9a-f]{8}(-\d+)(?![\w-])"),  # short ids of fragments
-    re.compile(r"(?:(?<=\S)  +|(?<![\w.]))[\d.,]+ [MG]B\b()"),  # memory
+    re.compile(r"(?:(?<=\S)  +|(?<![\w.]))(?:[\d.,]+(?: MB)? to )?[\d.,]+ [MG]B\b()"),  # memory
     re.compile(r"(?<![\w.])\d+\.\d( s)\b"),
     re.compile(r"(?<![\w.])[\d,]+(/s)\b"),
-    re.compile(r"(?<=task seconds)\s+\S+\s+\S+()"),
+    re.compile(r"(?<=task seconds)[^\n]+()"),
+    re.compile(r"(?<=CPU seconds)[^\n]+()"),
 )
 """What differs from run to run; the group behind it stays."""
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "bench_customers": "--records 2000 --results {out}",
     "bench_memory": "--fewer 1000 --cases heavy cpu",
     "bench_pipeline": "--rows 2000 --rounds 1 --results {out}",
+    "bench_predictions": "--fewer 1000 --cases logs --results {out}",
     "bench_scaling": "--rows 2000 --runs 1 --cases sparse --results {out}",
     "bench_size": "--rows 2000 --inputs 2 --results {out}",
     "bench_small_jobs": "--compactions 3 --rows-each 20 --profile",

@@ -171,6 +171,12 @@ def test_nothing_sticks_out_and_no_labels_run_into_each_other(
         assert right <= left
     assert min(left for left, _ in boxes) >= 0
     assert max(right for _, right in boxes) <= width
+    beyond = chromium(
+        "[...document.querySelectorAll('.legendtext')].map((text) => "
+        "text.getBoundingClientRect().right - text.closest('svg').getBoundingClientRect().right)"
+    )
+    assert len(beyond) > 8
+    assert max(beyond) <= 0
 
 
 def within_milliseconds() -> MadeUp:
