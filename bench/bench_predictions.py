@@ -83,7 +83,9 @@ def compact_twice(case: Case, work: Path) -> Iterator[dict[str, Any]]:
                     break
             if case.delete:
                 run("delete", url, "--where", case.delete)
-            yield json.loads(run("compact", url, "--master", IN_PROCESS, *case.compact, "--json"))
+            yield json.loads(
+                run("compact", url, "--master", IN_PROCESS, "--strategy", case.strategy, "--json")
+            )
 
 
 def ingest(url: str, table: pa.Table, case: Case, file: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,9 @@ from bench.kinds import requests, trips
 from bench.tables import LOG_SORT
 from bench.workload import make_overlapping_inputs
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
+from compactor.settings.compaction import Strategy
 from compactor.write.ingest import IngestOptions
 
-_FULL: Final = ("--strategy", "full")
 Parts = Callable[[], Iterator[pa.Table]]
 
 
@@ -33,7 +32,7 @@ class Case:
     first: int
     """Number of files that come before the first compaction; the rest comes after it."""
     options: IngestOptions = field(default_factory=IngestOptions)
-    compact: tuple[str, ...] = ()
+    strategy: Strategy = Strategy.LEVELED
     delete: str = ""
     """Condition of rows to delete before each compaction."""
     on_s3: bool = False
@@ -91,13 +90,15 @@ def cases(divisor: int = 1) -> Iterator[Case]:
                parts=partial(make_overlapping_inputs, n(800_000), 8, seed=7))  # fmt: skip
     yield Case(name="logs on S3", sort=LOG_SORT, first=4, on_s3=True,
                parts=partial(make_overlapping_inputs, n(200_000), 8, seed=8))  # fmt: skip
-    yield Case(name="logs, all into one", sort=LOG_SORT, first=5, compact=_FULL,
+    yield Case(name="logs, all into one", sort=LOG_SORT, first=5, strategy=Strategy.FULL,
                parts=partial(make_overlapping_inputs, n(500_000), 10, seed=9))  # fmt: skip
     yield Case(name="long texts", sort="k", first=4,
                parts=partial(texts, n(20_000), 8, seed=2))  # fmt: skip
     yield Case(name="wide", sort="k", first=4,
                parts=lambda: wide(200, inputs=8, present=200, rows=n(10_000)))  # fmt: skip
-    yield Case(name="many small", sort=LOG_SORT, first=60, compact=("--max-merge-runs", "1000"),
+    yield Case(name="many small", sort=LOG_SORT, first=60,
+               parts=partial(make_overlapping_inputs, max(240, n(120_000)), 120, seed=3))  # fmt: skip
+    yield Case(name="many small into one", sort=LOG_SORT, first=60, strategy=Strategy.FULL,
                parts=partial(make_overlapping_inputs, max(240, n(120_000)), 120, seed=3))  # fmt: skip
     yield Case(name="few rows", sort="k", first=4,
                parts=partial(integers, n(1_000), 8, seed=4))  # fmt: skip
@@ -110,11 +111,11 @@ def cases(divisor: int = 1) -> Iterator[Case]:
                options=IngestOptions(rows=RowPolicy(RowKind.AGGREGATE, aggregates=(
                    ("v", RowFunction.SUM), ("n", RowFunction.MAX)))),
                parts=partial(integers, n(200_000), 8, seed=6, keys=1 << 18))  # fmt: skip
-    yield Case(name="level 0 into 1", sort="k", first=4, compact=("--strategy", "overlapping"),
+    yield Case(name="level 0 into 1", sort="k", first=4, strategy=Strategy.OVERLAPPING,
                parts=lambda: of_kind(by_k(trips), n(80_000), 8))  # fmt: skip
     yield Case(name="requests", sort="k", first=4,
                parts=lambda: of_kind(by_k(requests), n(40_000), 8))  # fmt: skip
-    yield Case(name="consecutive", sort="t", first=4, compact=_FULL,
+    yield Case(name="consecutive", sort="t", first=4, strategy=Strategy.FULL,
                parts=partial(consecutive, n(200_000), 8))  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from compactor.planner.shape import merge_shape
+from compactor.resources.merge_plan import output_count
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -45,9 +46,9 @@ class ModelledCost:
     """Peak of the resident set of the whole process."""
     live_rows: int
     fresh_bytes: int
-    """Stored bytes of the live rows of inputs that no compaction has written yet."""
+    """Stored bytes of the live rows of inputs that no compaction has written yet; they change their size."""
     settled_bytes: int
-    """Stored bytes of the live rows of other inputs: they keep their size, by and large."""
+    """Stored bytes that stay as many, by and large: live rows of other inputs, headers and footers."""
 
 
 def modelled_cost(
@@ -57,12 +58,16 @@ def modelled_cost(
     fresh = [entry for entry in inputs if entry.run == entry.key]
     live_bytes = sum(map(_live_bytes, inputs))
     fresh_bytes = sum(map(_live_bytes, fresh))
+    size_bytes = sum(entry.size_bytes for entry in inputs)
+    around_bytes = (size_bytes - sum(map(_column_bytes, inputs))) // max(1, len(inputs))
+    rows = sum(entry.rows for entry in inputs)
+    outputs = output_count(rows, size_bytes, settings.target_fragment_bytes)
     return ModelledCost(
         cpu_seconds=_cpu_seconds(inputs),
         resident_bytes=_resident_bytes(inputs, metadata, settings),
         live_rows=sum(entry.live_rows for entry in inputs),
         fresh_bytes=fresh_bytes,
-        settled_bytes=live_bytes - fresh_bytes,
+        settled_bytes=live_bytes - fresh_bytes + outputs * around_bytes,
     )
 
 
@@ -92,5 +97,10 @@ def _resident_bytes(
     return BASE_BYTES + min(settings.memory_limit_bytes, round(grows))
 
 
+def _column_bytes(entry: FragmentEntry) -> int:
+    """Returns the stored bytes of a fragment without its header and footer."""
+    return sum(column.stored for column in entry.columns.values())
+
+
 def _live_bytes(entry: FragmentEntry) -> int:
-    return round(entry.size_bytes * entry.live_rows / max(1, entry.rows))
+    return round(_column_bytes(entry) * entry.live_rows / max(1, entry.rows))

@@ -60,9 +60,9 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     live_rows: Natural = 0
     """Rows of the inputs that were not deleted."""
     fresh_bytes: Natural = 0
-    """Stored bytes of those in inputs that no compaction had written before."""
+    """Stored bytes of those in inputs that no compaction had written before; they changed their size."""
     settled_bytes: Natural = 0
-    """Stored bytes of those in other inputs."""
+    """Stored bytes that were expected to stay as many: other rows, headers and footers."""
     gets: Natural = 0
     puts: Natural = 0
     """Objects written, with skip indexes."""
