@@ -120,9 +120,9 @@ def test_ingest_compact_verify_export_and_head_agree(
     )
     assert list(report) == [
         "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
-        "bytes_out", "gets", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes", "copied_rows",
+        "bytes_out", "gets", "puts", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes", "copied_rows",
         "dropped_rows", "dropped_by_reason",
-        "stage_seconds", "task_seconds", "peak_rss_bytes", "peak_charged_bytes", "seconds",
+        "stage_seconds", "cpu_seconds", "task_seconds", "peak_rss_bytes", "peak_charged_bytes", "seconds",
         "predicted",
         "void", "failures",
     ]  # fmt: skip
@@ -715,7 +715,8 @@ def test_a_plan_says_what_why_and_at_what_cost_and_changes_nothing(
     (compaction,) = plan["compactions"]
     assert compaction["reason"] == "3 fragments of 3 runs overlap"
     assert (compaction["predicted"]["gets"], compaction["predicted"]["rows"]) == (3, 300)
-    assert compaction["predicted"]["max_rss_bytes"] > 1 << 20
+    resident = compaction["predicted"]["resident_bytes"]
+    assert 1 << 20 < resident["low"] < resident["likely"] < resident["high"]
     shown = cli("compact", table_path, "--dry-run", "--strategy", "overlapping")
     assert "3 fragments of 3 runs overlap" in shown
     assert "3 sorted runs at level 0, 4 of like size" in cli("compact", table_path, "--dry-run")
