@@ -32,6 +32,5 @@ def pieces_of(snapshot: Snapshot) -> Iterator[Snapshot]:
 
 def of_fragments(snapshot: Snapshot, entries: Sequence[FragmentEntry]) -> Snapshot:
     """Returns the snapshot with only these fragments."""
-    return replace(
-        snapshot, fragments=FragmentMap(EntryTable.of(list(entries))), leases={}, quarantine={}
-    )
+    fragments = FragmentMap(EntryTable.of(list(entries)))
+    return replace(snapshot, fragments=fragments, leases={}, quarantine={}, suspects={})

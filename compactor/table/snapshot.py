@@ -163,7 +163,8 @@ class Snapshot:
         for key in fragments:
             left.pop(key)
         quarantine = {key: item for key, item in self.quarantine.items() if key in left}
-        return replace(self, fragments=left, quarantine=quarantine)
+        suspects = {key: item for key, item in self.suspects.items() if key in left}
+        return replace(self, fragments=left, quarantine=quarantine, suspects=suspects)
 
     def without_leases(self, compaction_ids: Iterable[str]) -> Snapshot:
         """Returns the snapshot as if those compactions had been given up."""

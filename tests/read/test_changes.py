@@ -16,11 +16,13 @@ import pytest
 from compactor import CompactorError, Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import UsageError, VersionNotFoundError
+from compactor.planner.tree import forest
 from compactor.read.merged_changes import MergedChanges, merged_changes
 from compactor.rows.policy import APPEND, Ttl
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
+from compactor.table.version import Changes, Lease, Operation
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortColumn
@@ -388,3 +390,20 @@ def test_an_undo_brings_back_what_expired_and_nothing_else_whatever_else_runs() 
     table.undo(compacted)
     found = table.changes(table.version - 1).to_table()
     assert found.select(["_change", "k"]).to_pylist() == [{"_change": "insert", "k": 1}] * 2
+
+
+def test_changes_are_read_while_a_killed_worker_makes_others_of_the_fragments_suspect() -> None:
+    table = created(ROWS)
+    table.append(ROWS)
+    first, second = sorted(table.fragments()["key"].to_pylist())
+    lease = Lease(
+        compaction_id="c", owner="dead", inputs=(first, second), output_level=1,
+        expires_unix_ms=1, began_unix_ms=1,
+    )  # fmt: skip
+    table._log.commit(lambda _: Changes(operation=Operation.LEASE, leases=(lease,)))
+    table._log.commit(lambda _: Changes(operation=Operation.LEASE, abandoned_leases=("c",)))
+    table.refresh()
+    assert set(table._snapshot.suspects) == {first, second}
+    assert rows_of(table.changes(1).to_table()) == [(k, "insert", 2) for k in (1, 2, 3)]
+    left = table._snapshot.without([first])
+    assert [tree.suspects.keys() for tree in forest(left).values()] == [{second}]
