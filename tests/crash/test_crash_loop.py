@@ -10,8 +10,10 @@ from tests.crash.loop import CrashLoop
 
 
 @pytest.mark.long
-def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path) -> None:
-    loop = CrashLoop(str(tmp_path / "t"), seed=1)
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("merges", [False, True], ids=["append", "last"])
+def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path, *, merges: bool) -> None:
+    loop = CrashLoop(str(tmp_path / "t"), seed=1, merges=merges)
     loop.run(rounds=50)
     assert loop.deaths >= 10
 
