@@ -69,7 +69,7 @@ def restore_version(log: CommitLog, target: Snapshot, *, dry_run: bool = False) 
     """
     begun = log.current()
     _check_not_redacted(log, target, begun)
-    check_whole(log, target, begun)
+    check_whole(log, target)
     seen = begun
 
     def prepare(latest: Snapshot) -> Changes:

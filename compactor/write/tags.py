@@ -43,7 +43,7 @@ def set_tag(
     check_tag_name(name)
     known = log.current()
     if not (keeps_later and _is_kept(known.tag(name), target)):
-        check_whole(log, target, known)
+        check_whole(log, target)
     now = log.lease_unix_ms()
     expires = None if keep_seconds is None else min(now + round(keep_seconds * 1000), LAST_UNIX_MS)
     tag = Tag(name, target.version, now, expires, keeps_later)

@@ -42,7 +42,7 @@ def undo_compaction(log: CommitLog, compaction_id: str, *, dry_run: bool = False
     version = _version_of(log, latest, compaction_id)
     before = log.at(version.number - 1)
     inputs = set(before.leases[compaction_id].inputs)
-    check_whole(log, before.without(before.fragments.keys() - inputs), latest)
+    check_whole(log, before.without(before.fragments.keys() - inputs))
 
     def prepare(latest: Snapshot) -> Changes:
         return _undone(log.store.url, before, version, compaction_id, latest)

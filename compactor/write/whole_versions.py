@@ -13,12 +13,14 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Version
 
 
-def check_whole(log: CommitLog, target: Snapshot, latest: Snapshot) -> None:
+def check_whole(log: CommitLog, target: Snapshot) -> None:
     """Raises `VersionNotFoundError` if an object of a version is gone. Lists the objects of the table."""
     there = {info.key for info in log.store.list(DATA_PREFIX)}
     lost = {entry.key: gone for entry in target.fragments.all() if (gone := _gone(entry, there))}
     if not lost:
         return
+    latest = log.current()
+    log.history.check_kept(target.version, latest)  # or a vacuum has taken it meanwhile
     first = min(lost.values())
     whole = _first_whole(lost, log.history.versions_after(target, latest.version), there)
     way_out = (

@@ -469,6 +469,16 @@ def test_objects_that_are_gone_are_named_with_the_oldest_version_that_is_whole(
     assert keys_in(table) == list(range(20))
 
 
+def test_what_a_vacuum_took_after_the_version_was_read_is_not_called_lost(
+    store: MemoryStore,
+) -> None:
+    table = compacted(store)
+    target = at(store, 1)
+    table.vacuum(grace_seconds=0, retain_seconds=0)
+    with refuses(VersionNotFoundError, "no version 1 to read"):
+        restore_version(CommitLog(store), target)
+
+
 def test_where_no_later_version_is_whole_that_is_said(store: MemoryStore) -> None:
     table = filled(store)
     for fragment in table.fragments()["key"].to_pylist():
