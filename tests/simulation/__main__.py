@@ -1,6 +1,7 @@
 """Many seeds: `python -m tests.simulation --seeds 100000 [--start N]`; one: `--seed N`, with its trace.
 
-`--mutations` breaks each rule in turn and says by which seed that is found.
+`--mutations` breaks each rule in turn and says by which seed that is found. `--steps 100000` runs whole
+lives of tables in this process, beside a model of all versions, until that many steps were taken.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import logging
 import os
 import sys
 import time
+from collections import Counter
 from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
+from tests.simulation.actors import STEP
 from tests.simulation.hazards import BY_NAME
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.run import FoundError, finding
+from tests.simulation.run import FoundError, finding, simulate, spawn_lives
 
 
 def main() -> int:
@@ -27,8 +30,11 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--steps", type=int, help="of tables' whole lives")
     parser.add_argument("--hazard", choices=list(BY_NAME), help="in every run, and no other one")
     options = parser.parse_args()
+    if options.steps is not None:
+        return live(options.start, options.steps)
     if options.seed is not None:
         return replay(options.seed, options.hazard)
     if options.mutations:
@@ -41,6 +47,36 @@ def replay(seed: int, hazard: str | None) -> int:
     print("\n".join(found.trace if found else []))
     print(found or "nothing found")
     return 1 if found else 0
+
+
+def live(start: int, steps: int) -> int:
+    """Counts what actors did, whether or not a fault befell it, and the versions that came of it."""
+    taken: Counter[str] = Counter()
+    seed, versions = start, 0
+    while taken.total() < steps:
+        try:
+            run = simulate(seed, spawn_lives)
+        except FoundError as found:
+            print("\n".join(found.trace[-40:]))
+            print(f"FOUND {found} after {taken.total():,} steps")
+            return 1
+        seed += 1
+        versions += run.visits["versions"]
+        before = taken.total()
+        for what, count in run.visits.items():
+            if what.startswith(STEP):
+                taken[what.removeprefix(STEP)] += count
+        if before // 1_000 != taken.total() // 1_000:
+            print(
+                f"{taken.total():,} steps, {versions:,} versions, {seed - start:,} tables",
+                flush=True,
+            )
+    print(", ".join(f"{count:,} {what}" for what, count in taken.most_common()))
+    print(
+        f"{taken.total():,} steps of {seed - start:,} tables from seed {start}, {versions:,} versions: "
+        "nothing is lost"
+    )
+    return 0
 
 
 def search(start: int, seeds: int, hazard: str | None) -> int:

@@ -29,19 +29,22 @@ from compactor.errors import (
     UnknownOutcomeError,
     VersionNotFoundError,
 )
+from compactor.merge.order.places import STARTS
 from compactor.merge.order.row_order import GroupOrder, RowOrder
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import ROW_HASHES, ROW_ORDER
 from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from compactor.rows.flags import KEPT
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import read_deletion, write_deletions
 from compactor.table.entry import Deletion, FragmentEntry
-from compactor.table.metadata import TimeWindows
+from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.missing import missing_explained
 from compactor.table.object_names import deletions_key, fragment_key
 from compactor.table.snapshot import Snapshot
@@ -76,6 +79,8 @@ _ORDER, _BITS = (
     MemoryStage(name=name, holds="", buffer=Buffer.MATERIALIZED, memory_bytes=1 << 20)
     for name in (ROW_ORDER, ROW_HASHES)
 )
+STEP = "step: "
+"""What the counts of steps begin with."""
 _ADVICE = re.compile(r"restore|repair|try again|again|upgrade|check|--\w|Look at")
 
 
@@ -89,6 +94,7 @@ class World:
         self.shared = SharedObjects(lambda: self.scheduler.now_ms / 1000)
         self.vandal = Vandal(self.random, self.shared, self.note)
         self.windows: TimeWindows | None = None
+        self.rows = RowPolicy()
         self.auditor = Auditor(self.scheduler, self.shared.objects, self.vandal)
         self.set_windows(0.2)
         self.shared.created = self.auditor.created
@@ -141,6 +147,19 @@ class World:
             retention = self.random.choice([60, 3_600])
             self.windows = TimeWindows("k", WINDOW_SECONDS, retention_seconds=retention)
             self.auditor.windows = self.windows
+
+    def merge_rows(self) -> None:
+        """Lets the newest row of a key take the place of the others."""
+        self.rows, self.auditor.merges = RowPolicy(RowKind.LAST), True
+        self.windows = self.auditor.windows = None
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return replace(METADATA, windows=self.windows, rows=self.rows)
+
+    def did(self, what: str) -> None:
+        """Counts a step in the table's life, whatever becomes of it."""
+        self.auditor.visits[f"{STEP}{what}"] += 1
 
     def strike(self) -> None:
         """Lets the run's hazards strike right before a vacuum."""
@@ -236,6 +255,7 @@ def read_live(world: World, log: CommitLog, entry: FragmentEntry) -> list[Row]:
 
 def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
     """One attempt: names of its own, inputs by age, stable by key. What fails is judged by the product."""
+    world.did("compact")
     spec = compaction.spec
     if world.fatal.issubset(entry.key for entry in spec.inputs) and world.fatal:
         world.note("out of memory")
@@ -248,6 +268,8 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
             raise StoreUnreachableError("bad luck: try again")
         rows = [row for entry in spec.inputs for row in read_live(world, log, entry)]
         rows.sort(key=lambda row: row[0])
+        if world.rows.merges:
+            rows = list({row[0]: row for row in rows}.values())
         attempt = attempt_id(world, compaction)
         entries = [
             write(
@@ -265,14 +287,18 @@ def execute(world: World, log: CommitLog, compaction: Compaction) -> Outcome:
 class Order:
     """The row order of a compaction: the input of each row, as `execute` has sorted them."""
 
-    def __init__(self, sources: Sequence[int]) -> None:
+    def __init__(self, rows: Sequence[tuple[int, int]], *, merges: bool) -> None:
+        """rows: key and input of each row. merges: whether only the last row of a key is written."""
+        keys, sources = np.array(rows, dtype=np.int64).reshape(-1, 2).T
         plan = StagePlan(1 << 20, 0, (_ORDER, _BITS))
         self._budget = MemoryBudget(plan)
         self._order = RowOrder(self._budget, LocalDisk())
-        if sources:
+        if rows:
             present, places = np.unique(sources, return_inverse=True)
             origins = Origins.of(places.astype(np.uint16), len(present))
-            self._order.append(present, origins)
+            starts = np.append(np.True_, keys[1:] != keys[:-1])
+            flags = np.uint8(STARTS) * starts | np.uint8(KEPT) * np.append(starts[1:], np.True_)
+            self._order.append(present, origins, flags if merges else None)
 
     def groups(self) -> Iterator[GroupOrder]:
         return self._order.groups()
@@ -297,7 +323,7 @@ def order_of_rows(
             for number, entry in enumerate(compaction.spec.inputs)
             for row in read_live(world, log, entry)
         ]
-    return Order([number for _, number in sorted(rows, key=lambda row: row[0])])
+    return Order(sorted(rows, key=lambda row: row[0]), merges=world.rows.merges)
 
 
 def attempt_id(world: World, compaction: Compaction) -> str:
@@ -329,6 +355,7 @@ def writer(world: World, files: int) -> None:
 
 def ingest(world: World, log: CommitLog) -> CompactorError | None:
     """The error that its writer is told; None if the rows are committed."""
+    world.did("upsert" if world.rows.merges else "ingest")
     number = world.next_ingest()
     removed = world.auditor.log_files_removed
     try:
@@ -341,7 +368,7 @@ def ingest(world: World, log: CommitLog) -> CompactorError | None:
     def prepare(snapshot: Snapshot) -> Changes:
         age = snapshot.version + 1
         aged = tuple(structs.replace(e, sequence=(age, i)) for i, e in enumerate(entries))
-        metadata = replace(METADATA, windows=world.windows) if snapshot.version == 0 else None
+        metadata = world.metadata if snapshot.version == 0 else None
         return Changes(operation=Operation.INGEST, adds=aged, metadata=metadata)
 
     try:
@@ -360,12 +387,14 @@ def ingest_fragments(world: World, log: CommitLog, number: int) -> list[Fragment
     low = world.random.randrange(world.key_space)
     width = world.random.choice(world.widths)
     keys = [low + world.random.randrange(width) for _ in range(9)]
+    if world.rows.merges:
+        keys = list(dict.fromkeys(keys))
     rows = [(key, number, position) for position, key in enumerate(sorted(keys))]
     world.auditor.ingest_rows[number] = rows
     window = None
     if world.windows is not None:
         window = world.clock.now_unix_ms() // 1000 // WINDOW_SECONDS
-    pieces = [rows[:5], rows[5:]] if world.random.random() < 0.3 else [rows]
+    pieces = [rows[:5], rows[5:]] if world.random.random() < 0.3 and rows[5:] else [rows]
     entries = []
     for part, piece in enumerate(pieces):
         key = fragment_key(base, f"i{number}", part)
@@ -385,25 +414,17 @@ def deleter(world: World, times: int) -> None:
 
 def delete(world: World, log: CommitLog) -> None:
     """All rows of some key, as `compactor.write.delete` does it."""
+    world.did("delete")
     snapshot = log.current()
-    rows = [row for known in world.auditor.ingest_rows.values() for row in known]
-    key = world.random.choice(rows)[0]
-    found = []
-    for entry in sorted(snapshot.fragments.all(), key=lambda entry: entry.key):
-        with world.corrupt_is_data_error():
-            before = read_deletion(log.store, entry)
-            matched = pa.array([row[0] == key for row in read(world, log, entry.key)])
-        bits = matched if before is None else pc.or_(matched, before)
-        if bits.true_count > entry.deleted_rows:
-            found.append((entry, bits))
+    key = some_key(world)
+    found = find(world, log, snapshot, key)
     if not found:
         return
     name = deletions_key(snapshot.version, world.name())
     world.auditor.deletions[name] = key
     entries = write_deletions(log.store, name, found)
-    known = {(entry.key, entry.deletion) for entry in snapshot.fragments.all()}
     try:
-        log.commit(partial(deleting, Search(known), entries))
+        log.commit(partial(deleting, Search.of(snapshot), entries))
     except UnknownOutcomeError:
         raise
     except (CompactorError, StaleSearchError) as error:
@@ -411,6 +432,26 @@ def delete(world: World, log: CommitLog) -> None:
         assert name not in world.auditor.deletions_committed, "a delete that failed is committed"
     else:
         assert name in world.auditor.deletions_committed, "a delete that is done is not committed"
+
+
+def some_key(world: World) -> int:
+    rows = [row for known in world.auditor.ingest_rows.values() for row in known]
+    return world.random.choice(rows)[0]
+
+
+def find(
+    world: World, log: CommitLog, snapshot: Snapshot, key: int | None
+) -> list[tuple[FragmentEntry, pa.BooleanArray]]:
+    """The fragments that have live rows of a key (None: any), each with all of its deleted rows then."""
+    found = []
+    for entry in sorted(snapshot.fragments.all(), key=lambda entry: entry.key):
+        with world.corrupt_is_data_error():
+            before = read_deletion(log.store, entry)
+            matched = pa.array([key in (None, row[0]) for row in read(world, log, entry.key)])
+        bits = matched if before is None else pc.or_(matched, before)
+        if bits.true_count > entry.deleted_rows:
+            found.append((entry, bits))
+    return found
 
 
 def deleting(search: Search, entries: list[FragmentEntry], latest: Snapshot) -> Changes:
@@ -423,6 +464,10 @@ class Search:
     """What a delete has looked at."""
 
     known: set[tuple[str, Deletion | None]]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Search:
+        return cls({(entry.key, entry.deletion) for entry in snapshot.fragments.all()})
 
     def knows(self, snapshot: Snapshot) -> bool:
         return all((e.key, e.deletion) in self.known for e in snapshot.fragments.all())
@@ -545,18 +590,22 @@ def make_driver(world: World, log: CommitLog, name: str) -> Driver:
     )
 
 
-def cleaner(world: World, rounds: int, seconds: Sequence[int] = (0, 30, 600, 10_000)) -> None:
-    """seconds: of grace and of retention, to choose from."""
+def cleaner(
+    world: World, rounds: int, seconds: Sequence[int | None] = (0, 30, 600, 10_000)
+) -> None:
+    """seconds: of grace and of retention, to choose from; None leaves it to the table's properties."""
     store = world.store()
     log = world.log(store)
     for _ in range(rounds):
         world.scheduler.sleep(world.random.expovariate(1 / 100))
-        settings = VacuumSettings(
-            grace_seconds=world.random.choice(seconds),
-            retain_seconds=world.random.choice(seconds),
-            deleters=1,
-        )
+        told = {
+            "grace_seconds": world.random.choice(seconds),
+            "retain_seconds": world.random.choice(seconds),
+        }
+        told = {name: value for name, value in told.items() if value is not None}
+        settings = VacuumSettings(**told, deleters=1)
         world.strike()
+        world.did("vacuum")
         world.vacuums += 1
         store.vacuum = settings
         try:
@@ -582,6 +631,7 @@ def historian(world: World, times: int) -> None:
             if world.random.random() < 0.3:
                 world.scheduler.sleep(world.random.expovariate(1 / 60))
             what = world.random.random()
+            world.did("go back or tag")
             runs = sorted({e.run for e in newest.fragments.all() if e.run != e.key})
             if what < 0.2 and runs:
                 world.note(f"undo: {undo_compaction(log, world.random.choice(runs))}")
@@ -592,7 +642,9 @@ def historian(world: World, times: int) -> None:
                 name = world.random.choice("ab")
                 world.note(f"{set_tag(log, name, target, keep_seconds=keep, move=True)}")
             else:
-                world.note(f"untag: {end_tag(log, world.random.choice(newest.tags).name)}")
+                names = [tag.name for tag in newest.tags if not tag.keeps_later]
+                if names:
+                    world.note(f"untag: {end_tag(log, world.random.choice(names))}")
 
 
 def reader(world: World, rounds: int) -> None:
@@ -606,6 +658,7 @@ def reader(world: World, rounds: int) -> None:
 
 
 def read_once(world: World, log: CommitLog) -> None:
+    world.did("read")
     newest_before = world.auditor.snapshot.version
     snapshot = log.refresh()
     world.auditor.seen(snapshot, newest_before)

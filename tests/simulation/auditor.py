@@ -1,18 +1,20 @@
 """Knows everything: sees each object appear and go, and keeps the books of what must be in the table.
 
-Rows are `(key, ingest, position)`. Books: which ingest was committed by which version, the live fragments
-of every version, and what each fragment holds. Every finding is an `AssertionError`.
+Rows are `(key, ingest, position)`. Books: which ingest was committed by which version, what each fragment
+holds, and the live fragments of every version. Beside them is an oracle: the rows and the properties that
+each version has to have, by what was done and not by its fragments. Every finding is an `AssertionError`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from compactor.errors import CompactorError, ObjectNotFoundError
+from compactor.settings.properties import tuned
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import ObjectInfo
 from compactor.table.deletions import read_deletion
@@ -77,8 +79,14 @@ class Auditor:
         """Ingests whose writers were told that they are committed."""
         self.refused: set[int] = set()
         """Ingests whose writers were told that nothing was changed."""
-        self.gone: set[Row] = set()
-        """Rows of expired windows, and deleted ones."""
+        self.merges = False
+        """Whether the newest row of a key takes the place of the others."""
+        self.models: dict[int, frozenset[Row]] = {0: frozenset()}
+        """The rows that readers of each version must see."""
+        self.replacements: dict[int, int | None] = {}
+        """Ingests that replace rows, and the key whose rows they replace; None for all rows."""
+        self.alterations: dict[float, dict[str, Any]] = {}
+        """Properties that somebody was to set (None: unset), by the one that no two set alike."""
         self.deletions: dict[str, int] = {}
         """Names of deletions that were begun, and the key whose rows they delete."""
         self.deletions_committed: set[str] = set()
@@ -112,7 +120,7 @@ class Auditor:
             assert before is None or before == data, f"version {number} is replaced by another"
             if before is None:
                 self._version(version)
-            if vacuum is not None and self.clocks_lie:
+            if vacuum is not None:
                 self._check_boundaries(version, vacuum)
         elif parse_checkpoint(key) is not None:
             self.visits["checkpoint"] += 1
@@ -212,6 +220,7 @@ class Auditor:
         after = before.apply(version)
         changes = version.changes
         removed = [before.fragments[key] for key in changes.removes]
+        model = self.models[before.version]
         self._scheduler.note(f"version {version.number}: {changes.operation} {len(removed)} -> "
                              f"{len(changes.adds)}")  # fmt: skip
         for entry in changes.adds:
@@ -221,33 +230,41 @@ class Auditor:
             assert _describes(entry, self.rows[entry.key]), f"{entry} is not what it holds"
             self.visits[f"level {entry.level}"] += 1
         self.visits[str(changes.operation)] += 1
+        self.visits["versions"] += 1
         match changes.operation:
             case Operation.INGEST:
-                self._ingest(version.number, changes.adds)
+                model = self._with_added(model, version)
+            case Operation.OVERWRITE | Operation.UPDATE:
+                model = self._replaced(model, before, version)
             case Operation.EXPIRE:
-                self._expire(removed)
+                model = model.difference(self._expired(removed))
             case Operation.DROP:
-                self._drop(removed)
+                model = model.difference(self._dropped(removed))
             case Operation.DELETE:
-                self._delete(version.number, removed, changes.adds)
+                model = self._without_deleted(model, changes)
             case Operation.RESTORE:
-                self._restore(before, after, changes)
+                self._check_restore(before, after, changes)
+                model = self.models[changes.returns_to or 0]
             case Operation.UNDO:
-                self._undo(before, after, changes)
-                self._conserve(version.number, removed, changes.adds)
+                self._check_undo(before, after, changes)
+            case Operation.ALTER:
+                self._check_alteration(before, after)
             case Operation.VACUUM:
-                self._end_tags(before, changes)
-                self._conserve(version.number, removed, changes.adds)
-            case _:
-                self._conserve(version.number, removed, changes.adds)
+                self._check_ended_tags(before, changes)
+        if changes.operation is not Operation.ALTER and before.version:
+            assert after.properties == before.properties, f"{changes.operation} changes properties"
+        if changes.adds or changes.removes:
+            self._check_rows(after, model)
+        self.models[version.number] = model
         self.snapshot = self.snapshots[version.number] = after
         entries = after.fragments.all()
         deletions = {entry.deletion.key for entry in entries if entry.deletion}
         self.live[version.number] = deletions.union(after.fragments)
+        comes_back = self.snapshots[changes.returns_to or 0].quarantine
         for item in changes.quarantines:
             # What several workers left behind may be at fault, as far as the log can tell.
             is_suspect = item.key in before.suspects and before.suspects[item.key].is_deadly
-            assert item.key in self.unhealthy or is_suspect, (
+            assert item.key in self.unhealthy or is_suspect or item.key in comes_back, (
                 f"{item.key} is put in quarantine: {item.reason}"
             )
         self._check_levels()
@@ -256,13 +273,18 @@ class Auditor:
         self._committed_ms.append(self._scheduler.now_ms)
 
     def _check_boundaries(self, version: Version, vacuum: VacuumSettings) -> None:
-        """No vacuum ends the time of what is younger than it was told, whatever its clock says."""
+        """No vacuum ends the time of what is younger than it, or else the table, was told to keep.
+
+        Whatever its clock says.
+        """
         changes = version.changes
+        before = self.snapshots[version.number - 1]
+        vacuum = tuned(vacuum, before.properties)
         for what, boundary, seconds in (
             ("min_base_version", changes.min_base_version, vacuum.grace_seconds),
             ("oldest", changes.oldest, vacuum.retain_seconds),
         ):
-            known = getattr(self.snapshots[version.number - 1], what)
+            known = getattr(before, what)
             if boundary is None or boundary <= known or not seconds:
                 continue
             age = (self._scheduler.now_ms - self._committed_ms[boundary]) / 1000
@@ -270,13 +292,80 @@ class Auditor:
                 f"{what} is {boundary}, which is {age:.0f} s old, where {seconds} were asked for"
             )
 
-    def _ingest(self, number: int, adds: Iterable[FragmentEntry]) -> None:
-        ingests = {row[1] for entry in adds for row in self.rows[entry.key]}
-        for ingest in ingests:
+    # --- the rows of a version, by what was done ---
+
+    def _committed(self, number: int, adds: Iterable[FragmentEntry]) -> set[Row]:
+        """The rows of new fragments, which are those of ingests that now are committed."""
+        rows = {row for entry in adds for row in self.rows[entry.key]}
+        for ingest in {row[1] for row in rows}:
             assert ingest not in self.committed, f"ingest {ingest} is committed twice"
             self.committed[ingest] = number
+        return rows
 
-    def _restore(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
+    def _with_added(self, model: frozenset[Row], version: Version) -> frozenset[Row]:
+        return self.merged(model | self._committed(version.number, version.changes.adds))
+
+    def _replaced(
+        self, model: frozenset[Row], before: Snapshot, version: Version
+    ) -> frozenset[Row]:
+        """All rows of a key, or of all, give way to those of one ingest. An update changes each of them."""
+        changes = version.changes
+        news = [entry for entry in changes.adds if entry.key not in before.fragments]
+        rows = self._committed(version.number, news)
+        (ingest,) = {row[1] for row in rows}
+        key = self.replacements[ingest]
+        old = {row for row in model if key is None or row[0] == key}
+        if changes.operation is Operation.UPDATE:
+            assert len(rows) == len(old), f"{len(old)} rows are updated, and {len(rows)} added"
+        self._note_deletions(entry for entry in changes.adds if entry.key in before.fragments)
+        return self.merged((model - old) | rows)
+
+    def _without_deleted(self, model: frozenset[Row], changes: Changes) -> frozenset[Row]:
+        """All rows of a key go, wherever they are, and no others."""
+        (name,) = self._note_deletions(changes.adds)
+        return frozenset(row for row in model if row[0] != self.deletions[name])
+
+    def _note_deletions(self, entries: Iterable[FragmentEntry]) -> set[str]:
+        """Returns the names of the deletions that are committed with these fragments."""
+        deleted = [entry for entry in entries if entry.deletion]
+        names = {entry.deletion.key for entry in deleted if entry.deletion}
+        self.deletions_committed.update(names)
+        if any(name in self.vandal.originals for name in names):
+            self.unhealthy.update(entry.key for entry in deleted)
+        return names
+
+    def _expired(self, removed: Iterable[FragmentEntry]) -> Iterator[Row]:
+        for entry in removed:
+            latest = self._scheduler.now_ms + 60_000  # clocks are off by less
+            assert self.windows is not None
+            assert self.windows.is_expired(entry.window, latest), f"{entry.key} is not expired"
+            yield from self.live_rows(entry)
+
+    def _dropped(self, removed: Iterable[FragmentEntry]) -> Iterator[Row]:
+        assert not self.merges, "which older rows reappear, no model says"
+        for entry in removed:
+            assert entry.key in self.vandal.lost, f"{entry.key} is given up, and is there"
+            yield from self.live_rows(entry)
+
+    def merged(self, rows: Iterable[Row]) -> frozenset[Row]:
+        """What readers see of stored rows: the newest of each key, if rows of a key are merged."""
+        if not self.merges:
+            return frozenset(rows)
+        by_age = sorted(rows, key=lambda row: (self.committed[row[1]], row[2]))
+        return frozenset({row[0]: row for row in by_age}.values())
+
+    def _check_rows(self, after: Snapshot, model: frozenset[Row]) -> None:
+        """What the fragments hold is what the model has."""
+        rows = [row for entry in after.fragments.all() for row in self.live_rows(entry)]
+        found = self.merged(rows)
+        assert self.merges or len(found) == len(rows), f"version {after.version} doubles rows"
+        lost, extra = model - found, found - model
+        assert not lost, f"version {after.version} loses rows {sorted(lost)[:3]}"
+        assert not extra, f"version {after.version} has rows {sorted(extra)[:3]} too many"
+
+    # --- what else an operation has to keep ---
+
+    def _check_restore(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
         """The fragments are those of a version that is kept, and no compaction goes on."""
         target = changes.returns_to or 0
         assert target in self._kept(before), f"version {target} is restored and no longer kept"
@@ -284,13 +373,9 @@ class Auditor:
             f"version {after.version} is not what version {target} was"
         )
         assert not after.leases, f"compactions go on in version {after.version}"
-        entries = after.fragments.all()
-        live = {row for entry in entries for row in self.live_rows(entry)}
-        known = {row for ingest in self.committed for row in self.ingest_rows[ingest]}
-        self.gone = known - live
 
-    def _undo(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
-        """Only fragments of the version before the compaction come back, and rows stay."""
+    def _check_undo(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
+        """Only fragments of the version before the compaction come back."""
         target = changes.returns_to or 0
         assert target in self._kept(before), (
             f"inputs of version {target} come back and are not kept"
@@ -299,7 +384,17 @@ class Auditor:
         assert all(known.get(entry.key) == entry for entry in changes.adds), "others come back"
         assert not after.leases, f"compactions go on in version {after.version}"
 
-    def _end_tags(self, before: Snapshot, changes: Changes) -> None:
+    def _check_alteration(self, before: Snapshot, after: Snapshot) -> None:
+        """Exactly what somebody was to set is set, and all else stays as others have left it."""
+        properties = dict(after.properties)
+        wanted = self.alterations[properties["max_rewrite_ratio"]]
+        expected = {**dict(before.properties), **wanted}
+        expected = {name: value for name, value in expected.items() if value is not None}
+        assert properties == expected, f"properties {properties}, not {expected}"
+        same = replace(after.table, properties=before.properties)
+        assert same == before.table, "columns change with properties"
+
+    def _check_ended_tags(self, before: Snapshot, changes: Changes) -> None:
         """A vacuum ends no tag before its time, whatever its clock says."""
         latest = self._scheduler.now_ms + _CLOCK_TOLERANCE_SECONDS * 1000
         for name in changes.ended_tags:
@@ -307,33 +402,6 @@ class Auditor:
             assert tag is not None, f"tag {name} is ended and was none"
             assert tag.is_expired(latest), f"{tag} is ended too early"
             self.visits["tag expired"] += 1
-
-    def _expire(self, removed: Iterable[FragmentEntry]) -> None:
-        for entry in removed:
-            latest = self._scheduler.now_ms + 60_000  # clocks are off by less
-            assert self.windows is not None
-            assert self.windows.is_expired(entry.window, latest), f"{entry.key} is not expired"
-            self.gone.update(self.live_rows(entry))
-
-    def _drop(self, removed: Iterable[FragmentEntry]) -> None:
-        for entry in removed:
-            assert entry.key in self.vandal.lost, f"{entry.key} is given up, and is there"
-            self.gone.update(self.live_rows(entry))
-
-    def _delete(
-        self, number: int, removed: Iterable[FragmentEntry], added: Iterable[FragmentEntry]
-    ) -> None:
-        """All rows of a key, wherever they are, and no others."""
-        before = {row for entry in removed for row in self.live_rows(entry)}
-        after = {row for entry in added for row in self.live_rows(entry)}
-        (name,) = {entry.deletion.key for entry in added if entry.deletion}
-        self.deletions_committed.add(name)
-        key = self.deletions[name]
-        assert {row[0] for row in before - after} == {key}, f"version {number} deletes others"
-        assert after <= before, f"version {number} revives rows"
-        self.gone.update(before - after)
-        if name in self.vandal.originals:
-            self.unhealthy.update(entry.key for entry in added)
 
     def live_rows(self, entry: FragmentEntry) -> list[Row]:
         """Those that are not deleted."""
@@ -347,13 +415,6 @@ class Auditor:
             self._deleted[entry.deletion] = bits.to_pylist()
         deleted = self._deleted[entry.deletion]
         return [row for row, bit in zip(rows, deleted, strict=True) if not bit]
-
-    def _conserve(
-        self, number: int, removed: Iterable[FragmentEntry], added: Iterable[FragmentEntry]
-    ) -> None:
-        before = Counter(row for entry in removed for row in self.live_rows(entry))
-        after = Counter(row for entry in added for row in self.live_rows(entry))
-        assert before == after, f"version {number} changes rows"
 
     # --- invariants of a version ---
 
@@ -404,21 +465,11 @@ class Auditor:
         is_known = not self.snapshot.keeps(version) or key in self.vandal.once_lost
         assert is_known, f"{key} of version {version} is missing"
 
-    def expected(self) -> Counter[Row]:
-        return Counter(
-            row
-            for ingest in self.committed
-            for row in self.ingest_rows[ingest]
-            if row not in self.gone
-        )
-
     def check_end(self, objects: Iterable[str]) -> None:
         assert not self.refused & set(self.committed), "a refused ingest is in the table"
         assert self.promised <= set(self.committed), "a promised ingest is not in the table"
         live = self.live[self.snapshot.version]
-        entries = self.snapshot.fragments.all()
-        rows = Counter(row for entry in entries for row in self.live_rows(entry))
-        assert rows == self.expected(), "rows are lost or doubled"
+        self._check_rows(self.snapshot, self.models[self.snapshot.version])
         stored = {key for key in objects if is_fragment_key(key) or is_deletions_key(key)}
         stored -= self.vandal.strays
         assert live <= stored, f"live {live - stored} is gone"

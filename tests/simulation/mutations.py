@@ -15,10 +15,12 @@ from compactor.compaction import compaction as compactions
 from compactor.compaction.carrying import Carrying
 from compactor.compaction.driver import Driver
 from compactor.errors import FragmentMissingError, ObjectExistsError, UnknownOutcomeError
+from compactor.merge.order import places
 from compactor.planner import tree as trees
 from compactor.planner.leveled import _Leveled
 from compactor.planner.limits import Limits
 from compactor.planner.tree import SortedRun, Tree
+from compactor.read import change_plan
 from compactor.table import clocks, lost_versions
 from compactor.table import snapshot as snapshots
 from compactor.table.commit_log import CommitLog, _LostRaceError
@@ -31,8 +33,17 @@ from compactor.table.suspects import Suspect
 from compactor.table.vacuum import _Proved, _Vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write import restore as restoring
+from compactor.write.alter import Alteration, altered
+from tests.simulation import lives
 from tests.simulation.hazards import BY_NAME
-from tests.simulation.run import Scene, simulate, spawn_deletes, spawn_few, spawn_many
+from tests.simulation.run import (
+    Scene,
+    simulate,
+    spawn_deletes,
+    spawn_few,
+    spawn_lives,
+    spawn_many,
+)
 from tests.simulation.store import SimulatedStore
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -418,6 +429,82 @@ def _tags_that_come_meanwhile_are_not_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Vacuum, "_move_boundaries", move)
 
 
+def _a_restore_brings_properties_back(patch: pytest.MonkeyPatch) -> None:
+    original = restoring._metadata_again
+    patch.setattr(
+        restoring,
+        "_metadata_again",
+        lambda target, latest: replace(original(target, latest), properties=target.properties),
+    )
+
+
+def _an_alteration_is_of_what_it_saw(patch: pytest.MonkeyPatch) -> None:
+    def alter(log: CommitLog, alteration: Alteration) -> Any:
+        seen = altered(log.current().table, alteration)
+        return log.commit(lambda _: Changes(operation=Operation.ALTER, metadata=seen))
+
+    patch.setattr(lives, "alter_table", alter)
+
+
+def _a_vacuum_keeps_what_it_was_told_first(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._move_boundaries
+
+    def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
+        return original(self, replace(snapshot, metadata=proved.snapshot.metadata), proved)
+
+    patch.setattr(_Vacuum, "_move_boundaries", move)
+
+
+def _readers_keep_one_version(patch: pytest.MonkeyPatch) -> None:
+    original = _Vacuum._boundaries
+    patch.setattr(_Vacuum, "_boundaries", lambda self, *given: original(self, *given[:-1], ()))
+
+
+def _rows_that_came_meanwhile_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lives.Search, "knows", lambda self, snapshot: True)
+
+
+def _untold(operation: Operation) -> Patch:
+    return lambda patch: patch.setattr(
+        change_plan, "KEEPS_ROWS", change_plan.KEEPS_ROWS | {operation}
+    )
+
+
+def _deleted_rows_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    original = change_plan._only_in
+
+    def only_in(some: Any, others: Any) -> Any:
+        return original({key: some[key] for key in some if key not in others}, others)
+
+    patch.setattr(change_plan, "_only_in", only_in)
+
+
+def _rows_that_stay_are_told(patch: pytest.MonkeyPatch) -> None:
+    original = change_plan._only_in
+    patch.setattr(change_plan, "_only_in", lambda some, _others: original(some, {}))
+
+
+def _merged_rows_are_told_by_what_came(patch: pytest.MonkeyPatch) -> None:
+    original = change_plan._merged
+
+    def merged(version: int, table: Any, before: Any, after: Any) -> Any:
+        came = {entry.key: entry for entry in after[0]}
+        return original(version, table, before, (after[0], came))
+
+    patch.setattr(change_plan, "_merged", merged)
+
+
+def _deleted_keys_are_not_carried(patch: pytest.MonkeyPatch) -> None:
+    """Only rows that are written count as rows of the order."""
+    original = places._written
+
+    def written(order: Any, deleted: Any, taken: Any) -> Any:
+        bits = original(order, deleted, taken)
+        return bits if order.flags is None else bits & False
+
+    patch.setattr(places, "_written", written)
+
+
 _TWICE = "requests delivered twice"
 _NO_CONDITIONS = "a store without conditions"
 _FUTURE = "log files of the future"
@@ -467,4 +554,16 @@ MUTATIONS = [
     Mutation("tags keep versions", _tags_keep_nothing),
     Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 1600),
     Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
+    Mutation("a restore leaves properties alone", _a_restore_brings_properties_back, 0, spawn_lives),
+    Mutation("an alteration is of the newest version", _an_alteration_is_of_what_it_saw, 0, spawn_lives),
+    Mutation("a vacuum looks for new properties", _a_vacuum_keeps_what_it_was_told_first, 0, spawn_lives),
+    Mutation("a reader's tag keeps what comes after it", _readers_keep_one_version, 0, spawn_lives),
+    Mutation("what came meanwhile is replaced, too", _rows_that_came_meanwhile_stay, 0, spawn_lives),
+    Mutation("changes tell what an overwrite did", _untold(Operation.OVERWRITE), 0, spawn_lives),
+    Mutation("changes tell what an update did", _untold(Operation.UPDATE), 0, spawn_lives),
+    Mutation("changes tell what a restore did", _untold(Operation.RESTORE), 0, spawn_lives),
+    Mutation("changes tell deleted rows", _deleted_rows_are_not_told, 0, spawn_lives),
+    Mutation("changes tell no rows that stay", _rows_that_stay_are_told, 0, spawn_lives),
+    Mutation("merged rows are told by all of their rows", _merged_rows_are_told_by_what_came, 0, spawn_lives),
+    Mutation("deleted keys are carried to merged rows", _deleted_keys_are_not_carried, 0, spawn_lives),
 ]  # fmt: skip

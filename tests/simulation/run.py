@@ -42,6 +42,7 @@ from tests.simulation.actors import (
 )
 from tests.simulation.decoded_once import decoded_once
 from tests.simulation.hazards import BY_NAME, HAZARDS, Hazard
+from tests.simulation.lives import alterer, replacer, subscriber
 from tests.simulation.scheduler import Scheduler
 
 _MAX_STEPS = 200_000
@@ -69,7 +70,7 @@ def simulate(seed: int, scene: Scene | None = None, *hazards: Hazard) -> Schedul
     if scene is None:
         scene = world.random.choices(list(SCENES), list(SCENES.values()))[0]
         hazards = hazards or tuple(_draw(world)) if scene is spawn_few else hazards
-    tokens = scene is spawn_few and world.random.random() < 0.9
+    tokens = scene in (spawn_few, spawn_lives) and world.random.random() < 0.9
     with _small_constants(world), decoded_once(tokens=tokens):
         try:
             world.note(f"{scene.__name__} with {', '.join(map(str, hazards)) or 'nothing'}")
@@ -194,6 +195,30 @@ def spawn_any(world: World) -> None:
     restarting(world, "reader", partial(reader, world, choose.randint(1, 6)))
     restarting(world, "deleter", partial(deleter, world, choose.randint(0, 2)))
     restarting(world, "historian", partial(historian, world, choose.choice([0, 0, 1, 3])))
+
+
+def spawn_lives(world: World) -> None:
+    """All that happens to a table in its life, with faults of requests and processes."""
+    choose = world.random
+    _set_log_constants(choose.choice([3, 8]), choose.choice([0, 200]))
+    world.failing = 0.1
+    world.dawdle_seconds = choose.choice([0.0, 20.0])
+    world.shared.chances = choose.choice(
+        [Chances(), Chances(lose_answer=0.02, drop=0.01), Chances(kill=0.001, slow=0.03)]
+    )
+    if choose.random() < 0.4:
+        world.merge_rows()
+    for number in range(2):
+        restarting(world, f"writer{number}", partial(writer, world, 5))
+        restarting(world, f"deleter{number}", partial(deleter, world, 3))
+        restarting(world, f"replacer{number}", partial(replacer, world, 3))
+        restarting(world, f"historian{number}", partial(historian, world, 3))
+        restarting(world, f"reader{number}", partial(subscriber, world, 4))
+        world.scheduler.spawn(f"worker{number}", partial(worker, world, f"worker{number}", 900, 20))
+        restarting(world, f"alterer{number}", partial(alterer, world, 3, choose.choice([5, 120])))
+    restarting(world, "vacuum", partial(cleaner, world, 4, [0, 30, 10_000, None, None]))
+    restarting(world, "compactor", partial(compactor, world, "compactor", 4))
+    restarting(world, "onlooker", partial(reader, world, 3))
 
 
 def spawn_many(world: World) -> None:
