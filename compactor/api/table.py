@@ -310,9 +310,10 @@ class Table(TableView):
         the new version.
 
         The arguments are the fields of `compactor.write.alter.Alteration`. No fragment is rewritten, and
-        earlier versions keep their columns. A property is a field of `Policy` or `CompactionSettings`, or a
-        duration of `vacuum`, by name; None unsets it. Raises `UsageError` with the column that does not allow
-        the change, `ConfigError` with the property, and `CommitConflictError`.
+        earlier versions keep their columns. A property is a field of `Policy` or `CompactionSettings`, a
+        duration of `vacuum`, or the `retention` of time windows, by name; None unsets it. Raises `UsageError`
+        with the column that does not allow the change, `ConfigError` with the property, and
+        `CommitConflictError`.
         """
         change = Alteration(
             renames=renames or {},

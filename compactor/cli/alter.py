@@ -18,6 +18,7 @@ from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds, renaming
 from compactor.settings.fields import listed
 from compactor.settings.properties import pairs, properties_text
+from compactor.settings.units import exact_duration_text
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.names import parse_names, quoted
 
@@ -32,6 +33,7 @@ Examples:
   compactor alter ./logs --order timestamp,service,message
   compactor alter ./logs --skip-index trace_id:bloom --skip-index level:values
   compactor alter ./logs --set level0_trigger_runs=8 --set memory_limit_bytes=1GiB --unset retain_seconds
+  compactor alter ./logs --set level0_compression_level=1 --set compression_level=9 --set retention=90d
 
 \b
 One commit changes all of it; no fragment is rewritten, and earlier versions keep their columns. Compactions
@@ -52,7 +54,11 @@ good once the old fragments are vacuumed. A column added later under a dropped n
               help="Set a column's skip index (bloom, values, none) for new fragments.")  # fmt: skip
 @setting_option(IngestSettings, "skip_index_bytes", shows_default=False)
 @click.option(
-    "--set", "sets", multiple=True, metavar="NAME=VALUE", help="Set a property of the table."
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a property of the table, or the retention of its time windows.",
 )
 @click.option("--unset", "unsets", multiple=True, metavar="NAME",
               help="Let a property follow the program's default again.")  # fmt: skip
@@ -93,6 +99,10 @@ def alter_command(
     if given or unsets:
         text = properties_text(tuple(report.properties.items()))
         echo_line(f"properties: {text or 'none is set'}")
+    if "retention" in (*given, *unsets):
+        kept = report.retention_seconds
+        text = "all time windows are kept" if kept is None else exact_duration_text(kept)
+        echo_line(f"retention: {text}")
     if report.waiting:
         click.echo(
             f"{counted(len(report.waiting), 'fragment holds', 'fragments hold')} dropped columns "

@@ -43,7 +43,7 @@ def prepare_merge(
     merge = MergeSettings(
         schema=metadata.schema,
         sort=metadata.sort,
-        options=settings.writer_options(max_rows),
+        options=settings.writer_options(max_rows, spec.output_level),
         target_fragment_bytes=target_bytes,
         cut_keys=spec.cut_keys,
         memory=settings.memory(),

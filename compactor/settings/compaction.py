@@ -18,7 +18,14 @@ from compactor.errors import ConfigError
 from compactor.resources.cores import usable_cores
 from compactor.resources.merge_plan import MemorySettings
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, Duration, Folder, Threads
-from compactor.settings.fragments import DEFAULT_ROWS_PER_ROW_GROUP, RowsPerRowGroup
+from compactor.settings.fragments import (
+    DEFAULT_COMPRESSION_LEVEL,
+    DEFAULT_ROWS_PER_ROW_GROUP,
+    CompressionLevel,
+    Level0CompressionLevel,
+    RowsPerRowGroup,
+    level_of_compression,
+)
 from compactor.settings.model import Settings
 from compactor.settings.units import size_text
 from lsm_fragment.container.writer import WriterOptions
@@ -28,7 +35,6 @@ _MAX_ROW_GROUP_BYTES = 12 * MIB
 _ROW_GROUP_DIVISOR = 32
 _LITTLE_MEMORY_BYTES = 128 * MIB
 _LITTLE_MEMORY_DIVISOR = 64
-_WRITER: Final = WriterOptions()
 
 
 class CompactionSettings(Settings):
@@ -53,12 +59,8 @@ class CompactionSettings(Settings):
         f"{size_text(_LITTLE_MEMORY_BYTES)} of memory, the limit divided by {_LITTLE_MEMORY_DIVISOR}.",
     )
     max_rows_per_row_group: RowsPerRowGroup = DEFAULT_ROWS_PER_ROW_GROUP
-    compression_level: int = Field(
-        default=_WRITER.compression_level,
-        ge=0,
-        le=22,
-        description="zstd level of outputs; 0 stores them uncompressed.",
-    )
+    compression_level: CompressionLevel = DEFAULT_COMPRESSION_LEVEL
+    level0_compression_level: Level0CompressionLevel = None
     max_fan_in: int = Field(
         default=1_000,
         ge=2,
@@ -115,8 +117,10 @@ class CompactionSettings(Settings):
         divisor = _ROW_GROUP_DIVISOR if limit >= _LITTLE_MEMORY_BYTES else _LITTLE_MEMORY_DIVISOR
         return self.target_row_group_bytes or min(_MAX_ROW_GROUP_BYTES, limit // divisor)
 
-    def writer_options(self, max_rows: int) -> WriterOptions:
-        return WriterOptions(max_rows, self.row_group_bytes, self.compression_level)
+    def writer_options(self, max_rows: int, level: int) -> WriterOptions:
+        """level: that of the table on which the fragments will be."""
+        compression = level_of_compression(self, level)
+        return WriterOptions(max_rows, self.row_group_bytes, compression)
 
 
 class Strategy(StrEnum):

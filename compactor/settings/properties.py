@@ -38,6 +38,24 @@ MODEL_OF: Final[Mapping[str, type[Settings]]] = {
 }
 """The model that declares each property."""
 _NAME_OF_FLAG: Final = {as_flag(name).removeprefix("--"): name for name in MODEL_OF}
+_CHOSEN_ONCE: Final = (
+    "it is chosen when a table is created, by an option of its own, and stays: create another table"
+)
+_BY_SKIP_INDEX: Final = (
+    "`compactor alter --skip-index COLUMN:KIND --skip-index-bytes SIZE` sets it, or `skips` and `skip_bytes` "
+    "of Table.alter"
+)
+NO_PROPERTIES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("sort_by", "time_column", "time_window", "row_policy", "sequence"), _CHOSEN_ONCE
+    ),
+    **dict.fromkeys(("delete_marker", "keep_tombstones", "aggregate", "not_null"), _CHOSEN_ONCE),
+    **dict.fromkeys(("ttl", "ttl_column"), _CHOSEN_ONCE),
+    **dict.fromkeys(("skip_index", "skip_index_bytes"), _BY_SKIP_INDEX),
+    "retention": "it has an option of its own when a table is created, and `compactor alter --set "
+    "retention=30d` changes it",
+}
+"""Other settings of a table, and how each is set."""
 
 
 class Override(NamedTuple):
@@ -152,6 +170,8 @@ def _known(name: str) -> str:
         return name
     if name in _NAME_OF_FLAG:
         return _NAME_OF_FLAG[name]
+    if (way := NO_PROPERTIES.get(name.replace("-", "_"))) is not None:
+        raise ConfigError(f"{name!r} is no property: {way}")
     raise ConfigError(f"no property {name!r}; {instead_of(name, sorted(MODEL_OF))}")
 
 

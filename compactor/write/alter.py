@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
-from compactor.common.setting_keys import ORDER
-from compactor.errors import UsageError
+from compactor.common.setting_keys import ORDER, RETAIN, RETENTION
+from compactor.errors import ConfigError, UsageError
 from compactor.files.column_names import flaw_of
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowKind
+from compactor.settings.fields import Seconds
+from compactor.settings.model import Settings
 from compactor.settings.properties import Value, changed
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
@@ -42,10 +45,11 @@ class Alteration:
     skip_bytes: int | None = None
     """New maximum bytes of a skip index per column and row group."""
     properties: Mapping[str, object] = field(default_factory=dict)
-    """Values of properties, as `compactor.settings.properties.changed` takes them; None unsets one."""
+    """Values of properties, as `compactor.settings.properties.changed` takes them, and the retention of time
+    windows; None unsets one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterReport:
     """The table after an alteration."""
 
@@ -54,6 +58,8 @@ class AlterReport:
     """Names of the columns in order."""
     properties: Mapping[str, Value]
     """The properties that are set, by name."""
+    retention_seconds: int | None
+    """Time windows that ended longer ago are dropped; None if all are kept, or the table has none."""
     waiting: tuple[str, ...]
     """Keys of the fragments that hold dropped columns until they are compacted."""
 
@@ -66,11 +72,12 @@ def alter_report(after: Snapshot) -> AlterReport:
         for entry in (after.fragments.all() if retired else ())
         if not retired.isdisjoint(entry.columns)
     )
-    names = after.table.shown_schema.names
+    names, windows = after.table.shown_schema.names, after.table.windows
     return AlterReport(
         version=after.version,
         columns=tuple(names),
         properties=dict(after.table.properties),
+        retention_seconds=None if windows is None else windows.retention_seconds,
         waiting=tuple(sorted(waiting)),
     )
 
@@ -135,13 +142,32 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         retired=tuple(retired),
         redacted=(*table.redacted, *(stored[name] for name in change.redacts)),
         skips=replace(table.skips, columns=skips),
-        properties=changed(table.properties, change.properties),
     )
-    result = _with_skips(result, change)
+    result = _with_properties(_with_skips(result, change), change.properties)
     for name, count in Counter(result.shown_schema.names).items():
         if count > 1:
             raise UsageError(f"two columns would be called {name!r}")
     return _ordered(result, change.order)
+
+
+def _with_properties(table: TableMetadata, changes: Mapping[str, object]) -> TableMetadata:
+    """Sets properties, and the retention, which belongs to the table's time windows."""
+    rest: dict[str, Any] = dict(changes)
+    windows = table.windows
+    if RETENTION in rest:
+        if windows is None:
+            raise ConfigError(
+                RETENTION,
+                ": the table has no time windows to drop; how long versions are kept is ",
+                RETAIN,
+            )
+        given = _Retention(retention=rest.pop(RETENTION)).retention
+        windows = replace(windows, retention_seconds=None if given is None else int(given))
+    return replace(table, windows=windows, properties=changed(table.properties, rest))
+
+
+class _Retention(Settings):
+    retention: Seconds | None
 
 
 def _with_skips(table: TableMetadata, change: Alteration) -> TableMetadata:

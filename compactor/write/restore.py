@@ -126,12 +126,17 @@ def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetada
     """Returns the earlier metadata, with columns that were dropped since and did not exist then.
 
     A writer that began before they were dropped may still have their values, which must stay unread.
-    Properties stay as they are: they say how the table is worked on, not what is in it.
+    Properties stay as they are, and so does the retention: they say how the table is worked on, not what is
+    in it, and rows of windows that now are kept must not expire by an earlier retention.
     """
+    windows = target.windows
+    if windows is not None and latest.windows is not None:
+        windows = replace(windows, retention_seconds=latest.windows.retention_seconds)
     gone = (name for name in latest.retired if name not in target.schema.names)
     retired = dict.fromkeys((*target.retired, *gone))
     return replace(
         target,
+        windows=windows,
         retired=tuple(retired),
         redacted=latest.redacted,
         properties=latest.properties,

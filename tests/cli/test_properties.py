@@ -40,6 +40,22 @@ def test_alter_sets_and_unsets_properties_and_inspect_shows_them(cli: Cli, path:
     assert "properties" not in cli("inspect", path)
 
 
+def test_settings_that_are_no_properties_are_altered_or_refused_with_the_way(
+    cli: Cli, path: Path, tmp_path: Path
+) -> None:
+    cli.fails(2, "alter", path, "--set", "sort_by=ts")
+    cli.fails(2, "alter", path, "--set", "skip-index=ts:bloom")
+    cli.fails(2, "alter", path, "--set", "retention=7d")
+    file = write_parquet(tmp_path, "w.parquet", log_rows(9, 1))
+    windows = ["--time-column", "ts", "--retention", "30d"]
+    cli.fails(2, "ingest", tmp_path / "w", file, *SORT_BY, "--set", "retention=7d")
+    cli("ingest", tmp_path / "w", file, *SORT_BY, *windows)
+    said = cli("alter", tmp_path / "w", "--set", "retention=7d")
+    assert said.splitlines()[1:] == ["properties: none is set", "retention: 7d"]
+    said = cli("alter", tmp_path / "w", "--unset", "retention")
+    assert said.splitlines()[2] == "retention: all time windows are kept"
+
+
 def test_compactions_obey_the_table_and_say_what_overrides_it(cli: Cli, path: Path) -> None:
     assert "nothing to compact" in cli("compact", path, "--dry-run")
     cli("alter", path, "--set", "level0_trigger_runs=2", "--set", "strategy=tiered")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -598,7 +599,7 @@ def cleaner(
     log = world.log(store)
     for _ in range(rounds):
         world.scheduler.sleep(world.random.expovariate(1 / 100))
-        told = {
+        told: dict[str, Any] = {
             "grace_seconds": world.random.choice(seconds),
             "retain_seconds": world.random.choice(seconds),
         }

@@ -387,7 +387,7 @@ class Auditor:
     def _check_alteration(self, before: Snapshot, after: Snapshot) -> None:
         """Exactly what somebody was to set is set, and all else stays as others have left it."""
         properties = dict(after.properties)
-        wanted = self.alterations[properties["max_rewrite_ratio"]]
+        wanted = self.alterations[float(properties["max_rewrite_ratio"])]
         expected = {**dict(before.properties), **wanted}
         expected = {name: value for name, value in expected.items() if value is not None}
         assert properties == expected, f"properties {properties}, not {expected}"

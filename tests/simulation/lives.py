@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from msgspec import structs
 
@@ -29,7 +30,7 @@ from compactor.write.tags import set_tag
 from tests.simulation.actors import Search, World, find, read_live, some_key, write
 from tests.simulation.auditor import Row
 
-_PROPERTIES = {
+_PROPERTIES: dict[str, list[float | str | None]] = {
     "grace_seconds": [0.0, 600.0, None],
     "retain_seconds": [0.0, 60.0, 10_000.0, None],
     "level0_trigger_runs": [2, 3, None],
@@ -115,7 +116,7 @@ def alterer(world: World, times: int, pause_seconds: float) -> None:
         world.did("alter")
         names = world.random.sample(list(_PROPERTIES), world.random.randint(0, 2))
         mark = _LEAST_REWRITE_RATIO + len(world.auditor.alterations)
-        wanted = {name: world.random.choice(_PROPERTIES[name]) for name in names}
+        wanted: dict[str, Any] = {name: world.random.choice(_PROPERTIES[name]) for name in names}
         wanted["max_rewrite_ratio"] = mark
         world.auditor.alterations[mark] = wanted
         with world.tolerant("alter"):

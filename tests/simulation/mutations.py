@@ -39,6 +39,7 @@ from tests.simulation.hazards import BY_NAME
 from tests.simulation.run import (
     Scene,
     simulate,
+    spawn_alterations,
     spawn_deletes,
     spawn_few,
     spawn_lives,
@@ -438,7 +439,7 @@ def _a_restore_brings_properties_back(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _an_alteration_is_of_what_it_saw(patch: pytest.MonkeyPatch) -> None:
+def _alterations_are_stale(patch: pytest.MonkeyPatch) -> None:
     def alter(log: CommitLog, alteration: Alteration) -> Any:
         seen = altered(log.current().table, alteration)
         return log.commit(lambda _: Changes(operation=Operation.ALTER, metadata=seen))
@@ -446,7 +447,7 @@ def _an_alteration_is_of_what_it_saw(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lives, "alter_table", alter)
 
 
-def _a_vacuum_keeps_what_it_was_told_first(patch: pytest.MonkeyPatch) -> None:
+def _new_properties_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     original = _Vacuum._move_boundaries
 
     def move(self: _Vacuum, snapshot: Any, proved: Any) -> Changes:
@@ -457,16 +458,23 @@ def _a_vacuum_keeps_what_it_was_told_first(patch: pytest.MonkeyPatch) -> None:
 
 def _readers_keep_one_version(patch: pytest.MonkeyPatch) -> None:
     original = _Vacuum._boundaries
-    patch.setattr(_Vacuum, "_boundaries", lambda self, *given: original(self, *given[:-1], ()))
+
+    def boundaries(self: _Vacuum, snapshot: Any, listing: Any, tagged: Any, read_on: Any) -> Any:
+        return original(self, snapshot, listing, tagged, read_on=())
+
+    patch.setattr(_Vacuum, "_boundaries", boundaries)
 
 
 def _rows_that_came_meanwhile_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lives.Search, "knows", lambda self, snapshot: True)
+    from tests.simulation import actors
+
+    patch.setattr(actors.Search, "knows", lambda self, snapshot: True)
 
 
 def _untold(operation: Operation) -> Patch:
+    """Changes take it for an operation that keeps all rows."""
     return lambda patch: patch.setattr(
-        change_plan, "KEEPS_ROWS", change_plan.KEEPS_ROWS | {operation}
+        change_plan, "KEEPS_ROWS", snapshots.KEEPS_ROWS | {operation}
     )
 
 
@@ -555,8 +563,8 @@ MUTATIONS = [
     Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 1600),
     Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
     Mutation("a restore leaves properties alone", _a_restore_brings_properties_back, 0, spawn_lives),
-    Mutation("an alteration is of the newest version", _an_alteration_is_of_what_it_saw, 0, spawn_lives),
-    Mutation("a vacuum looks for new properties", _a_vacuum_keeps_what_it_was_told_first, 0, spawn_lives),
+    Mutation("an alteration is of the newest version", _alterations_are_stale, 0, spawn_alterations),
+    Mutation("a vacuum looks for new properties", _new_properties_are_not_looked_at, 0, spawn_alterations),
     Mutation("a reader's tag keeps what comes after it", _readers_keep_one_version, 0, spawn_lives),
     Mutation("what came meanwhile is replaced, too", _rows_that_came_meanwhile_stay, 0, spawn_lives),
     Mutation("changes tell what an overwrite did", _untold(Operation.OVERWRITE), 0, spawn_lives),

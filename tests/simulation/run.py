@@ -171,6 +171,16 @@ def spawn_vacuums(world: World) -> None:
         world.scheduler.spawn(f"vacuum{number}", partial(cleaner, world, 8, [0]))
 
 
+def spawn_alterations(world: World) -> None:
+    """Properties that are set while vacuums read the log which they obey, everybody slow."""
+    world.shared.chances = Chances(slow=0.1, hesitate=0.3)
+    _set_log_constants(3, 0)
+    for number in range(2):
+        world.scheduler.spawn(f"writer{number}", partial(writer, world, 8))
+        world.scheduler.spawn(f"vacuum{number}", partial(cleaner, world, 8, [None]))
+        world.scheduler.spawn(f"alterer{number}", partial(alterer, world, 30, 20))
+
+
 def spawn_any(world: World) -> None:
     choose = world.random
     world.shared.chances = choose.choice(
@@ -226,7 +236,7 @@ def spawn_many(world: World) -> None:
     world.random.choice([spawn_any, spawn_any, spawn_zombies, spawn_vacuums])(world)
 
 
-SCENES: dict[Scene, int] = {spawn_few: 95, spawn_many: 5}
+SCENES: dict[Scene, int] = {spawn_few: 92, spawn_many: 4, spawn_lives: 2, spawn_alterations: 2}
 """By how often a seed chooses them."""
 
 

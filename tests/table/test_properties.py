@@ -6,20 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from compactor import IngestOptions, Table
 from compactor.errors import ConfigError, TableError
 from compactor.planner.debt import Debt, Pressure
-from compactor.settings.compaction import Policy, Strategy
+from compactor.read.fragment_columns import open_fragment
+from compactor.settings.compaction import CompactionSettings, Policy, Strategy
+from compactor.settings.properties import MODEL_OF, NO_PROPERTIES
 from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
-from compactor.table.metadata import TableMetadata
+from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.back_pressure import BackPressure, Reaction
+from compactor.write.ingest.settings import IngestSettings
 from compactor.write.restore import restore_version
+from lsm_fragment.container.writer import WriterOptions
 from tests.compaction.test_driver import World
 from tests.faults import Stall, calls
 from tests.support.memory_store import MemoryStore, TimedObjects
@@ -114,6 +119,89 @@ def test_a_restore_brings_rows_back_and_leaves_properties_alone() -> None:
     table.refresh()
     assert len(table) == 10
     assert table._log.latest.table.properties == (("retain_seconds", 604_800.0),)
+
+
+# --- settings beside properties ---
+
+
+def test_the_retention_of_time_windows_is_altered_as_properties_are_and_restores_leave_it() -> None:
+    table = open_table(MemoryStore(), SetClock())
+    rows = pa.table({"k": pa.array([0, 9_000], pa.timestamp("s", "UTC"))})
+    table._ingest(rows, "k", IngestOptions(windows=TimeWindows("k", 3600, 60)))
+    first = table._log.latest
+    table.append(rows)
+    assert table.alter(properties={"retention": "90d"}).retention_seconds == 90 * 86_400
+    restore_version(table._log, first)
+    table.refresh()
+    assert len(table) == 2
+    assert table._log.latest.table.windows == TimeWindows("k", 3600, 90 * 86_400)
+    report = table.alter(properties={"retention": None, "push_ratio": 0.7})
+    assert (report.retention_seconds, report.properties) == (None, {"push_ratio": 0.7})
+    with refuses(ConfigError, "retention"):
+        table.alter(properties={"retention": "0"})
+
+
+def test_without_time_windows_there_is_no_retention_to_set() -> None:
+    table = table_of(MemoryStore())
+    with refuses(ConfigError, "retention", "retain_seconds"):
+        table.alter(properties={"retention": "1d"})
+    assert table._log.refresh().version == 1
+
+
+def test_every_setting_of_a_new_table_can_be_altered_or_is_refused_with_the_way() -> None:
+    table = table_of(MemoryStore())
+    of_the_ingest = {"properties", "on_conflict"}
+    others = IngestSettings.model_fields.keys() - MODEL_OF.keys() - of_the_ingest
+    assert others == NO_PROPERTIES.keys()
+    for name in sorted(others - {"retention"}):
+        with refuses(ConfigError, repr(name)):
+            table.alter(properties={name: "k"})
+    with refuses(ConfigError, "'sort-by'"):
+        table.alter(properties={"sort-by": "k"})
+
+
+# --- compression by level ---
+
+
+def compression_levels(table: Table) -> dict[int, set[int]]:
+    """The zstd levels of a table's fragments, by the level of the table on which they are."""
+    found: dict[int, set[int]] = {}
+    for entry in table._log.current().fragments.all():
+        reader = open_fragment(table._store, entry.key, entry.size_bytes)
+        found.setdefault(entry.level, set()).add(
+            reader.header.writer["options"]["compression_level"]
+        )
+    return found
+
+
+def test_level_0_may_be_compressed_less_by_ingests_updates_and_compactions() -> None:
+    table = open_table(MemoryStore(), SetClock())
+    options = IngestOptions(properties={"level0_compression_level": 0, "compression_level": 7})
+    table._ingest(rows_of(0), "k", options)
+    for first in (10, 20, 30):
+        table.append(rows_of(first))
+    table.update("k = 1", {"k": 2})
+    assert compression_levels(table) == {0: {0}}
+    table.compact(policy=Policy(strategy=Strategy.TIERED))
+    assert compression_levels(table) == {0: {0}}
+    table.append(rows_of(0))  # what overlaps nothing moves as it is stored
+    table.compact(policy=Policy(strategy=Strategy.FULL))
+    [(level, compressed)] = compression_levels(table).items()
+    assert (level > 0, compressed) == (True, {7})
+
+
+def test_one_compression_level_counts_for_all_levels() -> None:
+    table = open_table(MemoryStore(), SetClock())
+    table._ingest(rows_of(0), "k", None)
+    assert compression_levels(table) == {0: {WriterOptions().compression_level}}
+    table.alter(properties={"compression_level": 5})
+    table.append(rows_of(0))
+    writer = IngestOptions(writer=WriterOptions(compression_level=3))
+    table.append(rows_of(0), writer)
+    assert compression_levels(table) == {0: {WriterOptions().compression_level, 5}}
+    settings = CompactionSettings(level0_compression_level=2)
+    table.compact(policy=Policy(strategy=Strategy.FULL), settings=settings)
+    assert set.union(*compression_levels(table).values()) == {5}
 
 
 # --- writers ---

@@ -62,9 +62,7 @@ def plan_ingest(
     if snapshot.metadata is None:
         metadata = replace(metadata, properties=told)
     sizes = tuned(FragmentSettings(), changed(metadata.properties, dict(told)))
-    if "max_rows_per_row_group" in sizes.model_fields_set:
-        writer = replace(options.writer, max_rows=sizes.max_rows_per_row_group)
-        options = replace(options, writer=writer)
+    options = replace(options, writer=sizes.writer_options(options.writer))
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
