@@ -153,11 +153,17 @@ def _read_changes(world: World, log: CommitLog, since: Snapshot, latest: Snapsho
     """Raises `UsageError` for versions whose changes are not known."""
     models, merged = world.auditor.models, world.auditor.merged
     rows = set(models[since.version])
-    for change in planned_changes(since, versions_between(log, since, latest), latest.table):
+    versions = versions_between(log, since, latest)
+    restores = [v.number for v in versions if v.changes.operation is Operation.RESTORE]
+    for change in planned_changes(since, versions, latest.table):
         gone, came = (_rows_of(world, log, part) for part in (change.gone, change.came))
         if change.is_merged:
             gone, came = set(merged(gone)), set(merged(came))
             gone, came = gone - came, came - gone
+        # A restore past a compaction takes and brings rows that stay.
+        assert change.version in restores or not gone & came, (
+            f"{change.version} tells rows that stay"
+        )
         assert gone <= rows, f"version {change.version} takes rows that are not there"
         rows -= gone
         assert not came & rows, f"version {change.version} brings rows that are there"
