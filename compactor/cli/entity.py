@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import pyarrow as pa
@@ -25,6 +26,7 @@ from compactor.entities.datasets import check_not_over, locate
 from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
+from compactor.entities.explain import Explanation, check_explained
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
 from compactor.entities.rule_figures import dropping_sides
@@ -36,6 +38,9 @@ from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.settings.units import size_text
 from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
+
+if TYPE_CHECKING:
+    from compactor.entities.on_spark import OnLinks
 
 _EPILOG = """\b
 Examples:
@@ -136,7 +141,7 @@ def entity_merge_command(
     on_spark = is_on_spark(master, staging, shuffle_partitions)
     if on_spark and dry_run and lines is not None:
         raise UsageError("--ndjson: leave out --dry-run or --master")
-    check_links(edges, asked, on_spark=on_spark)
+    check_links(edges, asked)
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
@@ -169,10 +174,17 @@ def entity_merge_command(
             memory_limit_bytes=limit,
             on_progress=show,
         )
+        on_links = None if edges is None else partial(write_links, edges)
         if asked:
-            explanation = EntityMerge(replace(run, store=None)).explain(asked)
+            only = replace(run, store=None)
+            if on_spark:
+                engine = _OnSpark(only, master, staging, shuffle_partitions)
+                explanation = engine.explain(asked)
+            else:
+                explanation = EntityMerge(only).explain(asked)
         elif on_spark:
-            report = _run_on_spark(run, master, staging, shuffle_partitions, dry_run=dry_run)
+            engine = _OnSpark(run, master, staging, shuffle_partitions)
+            report = engine.run(on_links, dry_run=dry_run)
         else:
             merge = EntityMerge(run)
             if dry_run:
@@ -183,8 +195,8 @@ def entity_merge_command(
             told.record(lambda label: mapping.of_entity_merge(label, report), of)
             if report.waiting_for:
                 raise click.exceptions.Exit(_NOT_POPULATED)  # metrics do not count it as a success
-        if edges is not None:
-            write_links(edges, merge.links())
+        if on_links is not None and not on_spark:
+            on_links(merge.links())
     if asked:
         print_explanation(explanation, as_json=as_json)
         return
@@ -204,24 +216,29 @@ def entity_merge_command(
     _write_lines(lines, rows or ())
 
 
-def _run_on_spark(
-    run: EntityRun,
-    master: str | None,
-    staging: str | None,
-    shuffle_partitions: int | None,
-    *,
-    dry_run: bool,
-) -> EntityMergeReport:
-    # Imported here, since a merge in this process does not need it.
-    from compactor.entities.on_spark import SparkEntityMerge
-    from compactor.spark.session import SparkOptions
+class _OnSpark:
+    """A merge on Spark, which the command imports only here."""
 
-    # Reports mistakes in the spec before Spark takes seconds to start.
-    merge = SparkEntityMerge(run)
-    if merge.report.waiting_for:
-        return merge.report
-    act = merge.look if dry_run else merge.run
-    return act(open_session(master), SparkOptions(staging, shuffle_partitions))
+    def __init__(
+        self, run: EntityRun, master: str | None, staging: str | None, partitions: int | None
+    ) -> None:
+        from compactor.entities.on_spark import SparkEntityMerge
+        from compactor.spark.session import SparkOptions
+
+        # Reports mistakes in the spec before Spark takes seconds to start.
+        self._merge, self._master = SparkEntityMerge(run), master
+        self._options = SparkOptions(staging, partitions)
+
+    def run(self, on_links: OnLinks | None, *, dry_run: bool) -> EntityMergeReport:
+        merge = self._merge
+        if merge.report.waiting_for:
+            return merge.report
+        act = merge.look if dry_run else merge.run
+        return act(open_session(self._master), self._options, on_links)
+
+    def explain(self, asked: tuple[str, ...]) -> Explanation:
+        check_explained(self._merge.report)
+        return self._merge.explain(asked, open_session(self._master), self._options)
 
 
 def _check_options(

@@ -20,16 +20,12 @@ def asked_of(explained: str | None, other: str | None) -> tuple[str, ...]:
     return tuple(each for each in (explained, other) if each is not None)
 
 
-def check_links(edges: str | None, asked: tuple[str, ...], *, on_spark: bool) -> None:
-    """Raises `UsageError` for options that `--edges` or `--explain` do not go with."""
+def check_links(edges: str | None, asked: tuple[str, ...]) -> None:
+    """Raises `UsageError` for options that `--edges` does not go with."""
     if edges is not None:
-        if on_spark:
-            raise UsageError("--edges: leave out --master: one process finds and writes all links")
         if asked:
             raise UsageError("--edges: leave it out with --explain, which writes nothing")
         check_sink_path(edges)
-    if asked and on_spark:
-        raise UsageError("--explain: leave out --master: one process explains")
 
 
 def write_links(path: str, batches: Iterable[pa.RecordBatch]) -> None:

@@ -9,7 +9,7 @@ that suffice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -138,14 +138,14 @@ def kept_apart(
     cut, `UsageError` if `always` ties it.
     """
     figures = CutFigures()
-    conflicts = [pair for pair in pairs.never if labels[pair[0]] == labels[pair[1]]]
+    conflicts = tied(pairs.never, labels)
     if not conflicts:
         return labels, figures
     labels = labels.copy()
     order = np.argsort(labels, kind="stable")
     in_order = labels[order]
     by_rules = for_rules(spec, datasets)
-    for label in dict.fromkeys(labels[[one for one, _ in conflicts]].tolist()):
+    for label in dict.fromkeys(conflicts):
         members = order[slice(*np.searchsorted(in_order, [label, label + 1]))]
         part = part_of(by_rules, members)
         cluster = Cluster(spec, part, pairs_among(pairs, members), names_of(spec, part), aside)
@@ -155,6 +155,11 @@ def kept_apart(
         labels[members] = members[new]
         figures.add(cut)
     return labels, figures
+
+
+def tied(never: Sequence[tuple[int, int]], labels: I64 | Mapping[int, int]) -> list[int]:
+    """Returns the label of each pair that has one label. labels: of its entities at least."""
+    return [int(labels[one]) for one, other in never if labels[one] == labels[other]]
 
 
 def refused(tie: str, count: int) -> JobError:

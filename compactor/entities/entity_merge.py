@@ -27,9 +27,15 @@ from compactor.entities.connecting import Connected, connected
 from compactor.entities.datasets import Located
 from compactor.entities.entities import DELETED, MEMBERS, U64, Entities
 from compactor.entities.entity_report import EntityMergeReport
-from compactor.entities.explain import Explanation, explain
+from compactor.entities.explain import (
+    Explanation,
+    asked_in,
+    check_explained,
+    explain,
+    texts_of_asked,
+)
 from compactor.entities.expressions import ID, IDS
-from compactor.entities.links import link_batches
+from compactor.entities.links import link_rows, shown_links
 from compactor.entities.matching import OnValues, unnoticed
 from compactor.entities.memo import Memo, may_remember
 from compactor.entities.memory import Charge, EntityMemory, unlimited
@@ -40,6 +46,7 @@ from compactor.entities.output import (
     difference,
     read_written,
 )
+from compactor.entities.pairs import names_in
 from compactor.entities.partial import Touched
 from compactor.entities.preview import largest_changes
 from compactor.entities.reading import read_batches, read_dataset
@@ -49,7 +56,7 @@ from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.stable import COLUMNS, Histories, Lineage, stable_ids
 from compactor.entities.target import OPTIONS, SORT, Target
-from compactor.errors import CompactorError, UsageError
+from compactor.errors import CompactorError
 from compactor.read.scan import scan
 from compactor.write.ingest import Adding, ingest_batches
 
@@ -288,8 +295,8 @@ class EntityMerge:
         if self._outcome.is_partial:
             merged = merge_entities(self._spec, self._read(self._located), self._connect)
         found = merged.connected
-        datasets, always = merged.datasets, found.pairs.always
-        return link_batches(self._spec, datasets, found.labels, always, found.aside)
+        rows = link_rows(self._spec, merged.datasets, found.labels, found.pairs.always, found.aside)
+        return (shown_links(self._spec, batch) for batch in rows)
 
     def explain(self, asked: Sequence[str]) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
@@ -297,14 +304,13 @@ class EntityMerge:
         Raises `UsageError` for unknown entities, and the errors of `look`.
         """
         located, report = self._target.begin(self._run)
-        if report.waiting_for:
-            raise UsageError(
-                f"--explain: waiting for {', '.join(report.waiting_for)}: run it later"
-            )
+        check_explained(report)
         datasets = self._read(located)
         charge = self._memory.charging("values of rules")
         found = connected(self._spec, datasets, self._connect, charge, explains=True)
-        return explain(self._spec, datasets, found, asked)
+        names = names_in(self._spec, datasets, texts_of_asked(self._spec, asked))
+        numbers = [asked_in(self._spec, names, text).number for text in asked]
+        return explain(self._spec, datasets, found, numbers)
 
     def _whole(
         self, located: Sequence[Located | None], report: EntityMergeReport, started_ns: int

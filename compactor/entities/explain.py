@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,12 +15,14 @@ from compactor.entities.clusters import cluster_ids
 from compactor.entities.connecting import Connected
 from compactor.entities.cutting import pairs_among
 from compactor.entities.entities import Entities
+from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.links import BY_PAIR, Link, Ties
 from compactor.entities.matching import part_of, starts_of, values_of_rules
-from compactor.entities.pairs import ALWAYS, names_in, only
+from compactor.entities.pairs import ALWAYS, Found, Names, only
 from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64
+from compactor.errors import UsageError
 
 
 class Named(NamedTuple):
@@ -83,6 +85,23 @@ class Explanation:
     aside: tuple[NamedAside, ...] = ()
     """Values of the asked entities that were put aside."""
 
+    @classmethod
+    def of_task(cls, value: Mapping[str, Any]) -> Explanation:
+        """Returns what a task reports of `asdict`."""
+        return cls(
+            asked=tuple(Named(*each) for each in value["asked"]),
+            ids=tuple(value["ids"]),
+            entities=value["entities"],
+            links=tuple(
+                NamedLink(rule, text, Named(*one), Named(*other))
+                for rule, text, one, other in value["links"]
+            ),
+            aside=tuple(
+                NamedAside(rule, text, Named(*entity), entities)
+                for rule, text, entity, entities in value["aside"]
+            ),
+        )
+
     def lines(self) -> Iterator[str]:
         if len(self.ids) > 1:
             pairs = zip(self.asked, self.ids, strict=True)
@@ -103,7 +122,7 @@ class Explanation:
 
 
 class Numbers:
-    """Finds entities by what users call them, and names them by number."""
+    """Names entities by number."""
 
     def __init__(self, spec: EntityMergeSpec, datasets: Sequence[Entities]) -> None:
         self._spec, self._datasets = spec, datasets
@@ -114,47 +133,56 @@ class Numbers:
         entity = self._datasets[dataset].ids[number - int(self.starts[dataset])].as_py()
         return Named(self._spec.datasets[dataset].name, entity)
 
-    def _first_member(self, text: str) -> int | None:
-        """Returns the first entity of a composite id such as `0|a1|1|b1`."""
-        offset, _, rest = text.partition("|")
-        if not (offset.isdecimal() and int(offset) < len(self._datasets)):
-            return None
-        parts = rest.split("|")
-        ids = ("|".join(parts[:count]) for count in range(len(parts), 0, -1))
-        name = self._spec.datasets[int(offset)].name
-        found = (names_in(self._spec, self._datasets, [f"{name}/{id_}"]) for id_ in ids)
-        return next((some[0].number for names in found for some in names.values() if some), None)
 
-    def only(self, text: str) -> int:
-        """Returns the entity called so. Raises `UsageError` unless there is exactly one."""
-        found = names_in(self._spec, self._datasets, [text])[text]
-        if not found and (first := self._first_member(text)) is not None:
-            return first
-        return only(found, text, "--explain").number
+def check_explained(report: EntityMergeReport) -> None:
+    """Raises `UsageError` if datasets are waited for."""
+    if report.waiting_for:
+        raise UsageError(f"--explain: waiting for {', '.join(report.waiting_for)}: run it later")
+
+
+def texts_of_asked(spec: EntityMergeSpec, asked: Sequence[str]) -> list[str]:
+    """Returns the texts that may name the entities asked for: each as it stands, and the possible first
+    members of a composite id."""
+    return [text for each in asked for text in (each, *_first_members(spec, each))]
+
+
+def _first_members(spec: EntityMergeSpec, text: str) -> Iterator[str]:
+    """Yields what the first entity of a composite id such as `0|a1|1|b1` may be, the longest id first."""
+    offset, _, rest = text.partition("|")
+    if offset.isdecimal() and int(offset) < len(spec.datasets):
+        parts = rest.split("|")
+        for count in range(len(parts), 0, -1):
+            yield f"{spec.datasets[int(offset)].name}/{'|'.join(parts[:count])}"
+
+
+def asked_in(spec: EntityMergeSpec, names: Names, text: str) -> Found:
+    """Returns the entity called so. names: of `texts_of_asked`. Raises `UsageError` unless there is exactly
+    one."""
+    found = names[text]
+    if not found:
+        found = next((names[each] for each in _first_members(spec, text) if names[each]), [])[:1]
+    return only(found, text, "--explain")
 
 
 def explain(
     spec: EntityMergeSpec,
     datasets: Sequence[Entities],
     found: Connected,
-    asked: Sequence[str],
+    entities: Sequence[int],
 ) -> Explanation:
-    """Explains the cluster of one entity, or the path between two.
-
-    Raises `UsageError` for unknown or ambiguous entities.
-    """
+    """Explains the cluster of one entity, or the path between two. entities: their numbers."""
     numbers = Numbers(spec, datasets)
     labels = found.labels
-    entities = [numbers.only(text) for text in asked]
     clusters = [
-        np.flatnonzero(labels == label) for label in dict.fromkeys(labels[entities].tolist())
+        np.flatnonzero(labels == label)
+        for label in dict.fromkeys(labels[np.array(entities)].tolist())
     ]
     members = clusters[0]
     links: list[Link] = []
     if len(clusters) == 1:
         always = pairs_among(found.pairs, members).always
         ties = Ties(spec, part_of(datasets, members), always, found.aside)
-        start, *others = np.searchsorted(members, entities).tolist()
+        start, *others = np.searchsorted(members, np.array(entities)).tolist()
         reached = ties.reached(start)
         links = ties.path(start, others[0]) or [] if others else [k for k in reached.values() if k]
 

@@ -16,6 +16,7 @@ from compactor.entities.pairs import ALWAYS
 from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
+from lsm_fragment import compute as pc
 
 LINKS: Final = pa.schema(
     [
@@ -25,6 +26,19 @@ LINKS: Final = pa.schema(
 )
 """Rows of `--edges`. `value` is a JSON text."""
 
+
+LINK_ORDER: Final = ("rule", "dataset", "id", "other_dataset", "other_id", "value")
+LINK_ROWS: Final = pa.schema(
+    [
+        ("rule", pa.int32()),
+        ("value", TEXT),
+        ("dataset", pa.int32()),
+        ("id", TEXT),
+        ("other_dataset", pa.int32()),
+        ("other_id", TEXT),
+    ]
+)
+"""Links with numbers of rules and datasets, by which they are ordered."""
 
 BY_PAIR: Final = -1
 """Stands for the rule of pairs that are always one."""
@@ -78,37 +92,51 @@ def shared_values(left: Values, right: Values) -> SharedValues:
     return SharedValues(groups.texts.filter(pa.array(is_shared)), lefts, left_of, rights, right_of)
 
 
-def link_batches(
+def link_rows(
     spec: EntityMergeSpec,
     datasets: Sequence[Entities],
     labels: I64,
     always: Sequence[tuple[int, int]],
     aside: Sequence[Aside],
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the links inside clusters in the schema `LINKS`, at most one for each value of an entity.
+    """Yields the links inside clusters in the schema `LINK_ROWS`, at most one for each value of an entity.
 
     A value links the first entity of a cluster that has it on one side with all entities that have it on the
-    other side. labels: per entity, the first of its cluster.
+    other side. They are in the order of `LINK_ORDER`, so that clusters may be read in parts. labels: per
+    entity, the first of its cluster.
     """
     starts = starts_of(datasets)
-    names = pa.array([dataset.name for dataset in spec.datasets])
     ids = pa.concat_arrays([pa.array([], TEXT), *(d.ids for d in datasets)])
 
-    def batch(rule: str, texts: pa.Array, *ends: I64) -> pa.RecordBatch:
-        columns = [pa.repeat(pa.scalar(rule), len(texts)), texts.cast(pa.string())]
+    def batch(rule: int, texts: pa.Array, *ends: I64) -> pa.RecordBatch:
+        columns = [pa.array(np.full(len(texts), rule, np.int32)), texts]
         for nodes in ends:
             of = np.searchsorted(starts, nodes, "right") - 1
-            columns += [names.take(pa.array(of)), ids.take(pa.array(nodes)).cast(pa.string())]
-        return pa.RecordBatch.from_arrays(columns, schema=LINKS)
+            columns += [pa.array(of.astype(np.int32)), ids.take(pa.array(nodes))]
+        return pa.RecordBatch.from_arrays(columns, schema=LINK_ROWS)
 
     if always:
-        one, other = np.array(always, np.int64).T
-        yield batch(ALWAYS, pa.nulls(len(one), TEXT), one, other)
+        one, other = np.array(sorted(always), np.int64).T
+        yield batch(BY_PAIR, pa.nulls(len(one), TEXT), one, other)
     found = values_of_rules(spec, datasets, aside=aside)
-    for rule, sides in zip(spec.rules, found, strict=True):
+    for number, (rule, sides) in enumerate(zip(spec.rules, found, strict=True)):
         shared = _by_cluster(shared_values(*sides), labels)
         values, *ends = _spanning(shared, is_mirrored=rule.left == rule.right)
-        yield batch(rule_text(rule), shared.texts.take(pa.array(values)), *ends)
+        yield batch(number, shared.texts.take(pa.array(values)), *ends)
+
+
+def shown_links(spec: EntityMergeSpec, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns rows of `link_rows` in the schema `LINKS`."""
+    names = pa.array([dataset.name for dataset in spec.datasets])
+    rules = pa.array([*map(rule_text, spec.rules), ALWAYS])
+    numbers = np.asarray(rows.column("rule"))
+    columns = [
+        rules.take(pa.array(np.where(numbers == BY_PAIR, len(spec.rules), numbers))),
+        rows.column("value").cast(pa.string()),
+    ]
+    for of, ids in (("dataset", "id"), ("other_dataset", "other_id")):
+        columns += [names.take(rows.column(of)), rows.column(ids).cast(pa.string())]
+    return pa.RecordBatch.from_arrays(columns, schema=LINKS)
 
 
 def _by_cluster(shared: SharedValues, labels: I64) -> SharedValues:
@@ -144,8 +172,11 @@ def _spanning(shared: SharedValues, *, is_mirrored: bool) -> tuple[I64, I64, I64
     left = np.concatenate([firsts[0][shared.right_of], shared.left[others]])
     right = np.concatenate([shared.right, firsts[1][shared.left_of[others]]])
     is_link = left != right
-    order = np.lexsort((right[is_link], left[is_link], values[is_link]))
-    return values[is_link][order], left[is_link][order], right[is_link][order]
+    values, left, right = values[is_link], left[is_link], right[is_link]
+    rank = np.empty(count, np.int64)
+    rank[np.asarray(pc.sort_indices(shared.texts))] = np.arange(count)
+    order = np.lexsort((rank[values], right, left))
+    return values[order], left[order], right[order]
 
 
 def _first_of_values(nodes: I64, of: I64, count: int) -> I64:

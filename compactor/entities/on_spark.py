@@ -17,10 +17,12 @@ Whole entities travel at most twice, the second time only those of changed clust
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended
@@ -28,9 +30,19 @@ from compactor.entities.clusters import too_many
 from compactor.entities.dataset_rows import place_in
 from compactor.entities.entities import no_entity
 from compactor.entities.entity_report import EntityMergeReport
+from compactor.entities.explain import Explanation, asked_in, check_explained, texts_of_asked
 from compactor.entities.expressions import ID
 from compactor.entities.matching import Aside
 from compactor.entities.memory import COPIES, DEFAULT_TASK_MEMORY_BYTES
+from compactor.entities.pairs import (
+    Found,
+    Names,
+    Pairs,
+    PairTexts,
+    read_pairs,
+    resolved,
+    united_names,
+)
 from compactor.entities.rule_figures import RuleFigures
 from compactor.entities.run import EntityRun
 from compactor.entities.same_ids import check_tasks
@@ -42,10 +54,12 @@ from compactor.entities.spark_flows import (
     homes_of,
 )
 from compactor.entities.spark_labels import ComponentSearch, Labels
+from compactor.entities.spark_links import Gathering
 from compactor.entities.spark_write import FoundClusters, write_clusters
-from compactor.entities.spec import Identity
+from compactor.entities.spec import Identity, OnNever
 from compactor.entities.target import Target
 from compactor.entities.tasks import clustering, differing, matching, reading
+from compactor.entities.tasks.connecting import AskedPairs
 from compactor.entities.tasks.context import (
     LABEL,
     RULE,
@@ -64,6 +78,7 @@ if TYPE_CHECKING:
 
 _MEMORY_FACTOR: Final = 2 * COPIES
 """Twice the footprint of a merge, to allow for skewed parts."""
+OnLinks = Callable[[Iterator[pa.RecordBatch]], None]
 _DEFAULTS: Final = SparkOptions()
 _CONNECTOR: Final = SparkConnector()
 
@@ -82,31 +97,60 @@ class SparkEntityMerge:
         """connector: finds components that one task cannot, in at most `one_task_bytes` (default: the memory
         limit of a task). Raises `CompactorError` for mistakes that are visible without Spark."""
         self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
-        if run.spec.always or run.spec.never:
-            raise UsageError("always, never: leave out --master: one process keeps such pairs")
         if run.spec.identity is Identity.STABLE:
             raise UsageError("identity: stable: leave out --master: one process keeps such ids")
         self._clock = clock or SystemClock()
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector, self._one_task_bytes = connector, one_task_bytes
         self._aside: tuple[Aside, ...] = ()
+        self._pairs, self._pair_texts = Pairs(), PairTexts()
         self._target = Target(run.store, run.tombstone_retention_seconds)
         self._located, self.report = self._target.begin(run)
 
-    def run(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
-        """Writes what changed. On `CompactorError` nothing is written."""
-        return self._run(spark, options, writes=True)
-
-    def look(self, spark: SparkSession, options: SparkOptions = _DEFAULTS) -> EntityMergeReport:
-        """Returns the report of a dry run. Raises as `run`."""
-        return self._run(spark, options, writes=False)
-
-    def _run(
-        self, spark: SparkSession, options: SparkOptions, *, writes: bool
+    def run(
+        self,
+        spark: SparkSession,
+        options: SparkOptions = _DEFAULTS,
+        on_links: OnLinks | None = None,
     ) -> EntityMergeReport:
-        if self.report.waiting_for:
-            return self.report
+        """Writes what changed, then calls `on_links` with the links in the schema `LINKS`. On
+        `CompactorError` nothing is written."""
+        return self._run(spark, options, on_links, writes=True)
+
+    def look(
+        self,
+        spark: SparkSession,
+        options: SparkOptions = _DEFAULTS,
+        on_links: OnLinks | None = None,
+    ) -> EntityMergeReport:
+        """Returns the report of a dry run. Raises as `run`."""
+        return self._run(spark, options, on_links, writes=False)
+
+    def explain(
+        self, asked: Sequence[str], spark: SparkSession, options: SparkOptions = _DEFAULTS
+    ) -> Explanation:
+        """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
+
+        Raises `UsageError` for unknown entities, and the errors of `look`.
+        """
+        check_explained(self.report)
+        with self._begun(spark, options, texts_of_asked(self._spec, asked)) as (jobs, context):
+            values = self._settle(jobs, context)
+            homes = {} if values is None else homes_of(values)
+            names = self._named(context, values)
+            nodes = [asked_in(self._spec, names, text).number for text in asked]
+            assert values is not None
+            labels = self._labels(jobs, context, homes, values, tuple(nodes))
+            known = replace(context, aside=self._aside)
+            return Gathering(jobs, known, homes).explained(labels, self._pairs, nodes)
+
+    @contextmanager
+    def _begun(
+        self, spark: SparkSession, options: SparkOptions, texts: Sequence[str] = ()
+    ) -> Iterator[tuple[Jobs, Context]]:
+        """Begins jobs. texts: by which users name entities, beside those of pairs."""
         check_shuffles(spark, "entity merges on Spark")
+        self._pair_texts = read_pairs(self._spec)
         run_id = f"entity-merge-{random_id()}"
         with ExitStack() as stack:
             what = "entities wait to be merged"
@@ -121,38 +165,61 @@ class SparkEntityMerge:
                 staging=staging,
                 run_id=run_id,
                 memory_limit_bytes=self._limit,
+                texts=(*dict.fromkeys((*self._pair_texts.texts, *texts)),),
             )
-            jobs = Jobs(spark, options, self._limit, _MEMORY_FACTOR, stack)
+            yield Jobs(spark, options, self._limit, _MEMORY_FACTOR, stack), context
+
+    def _run(
+        self,
+        spark: SparkSession,
+        options: SparkOptions,
+        on_links: OnLinks | None,
+        *,
+        writes: bool,
+    ) -> EntityMergeReport:
+        if self.report.waiting_for:
+            return self.report
+        with self._begun(spark, options) as (jobs, context):
             found = self._find(jobs, context)
             target = self._target
-            if not writes or target.store is None:
-                return self.report
-            after = target.state_after(self._spec, self.report)
-            if found is None or not found.rows:
-                self.report.version = target.remember(after) or self.report.version
-            else:
-                now_unix_ms = self._clock.now_unix_ms()
-                self.report.version = write_clusters(
-                    jobs, context, target, found, after, now_unix_ms, self._on_progress
-                )
+            if writes and target.store is not None:
+                after = target.state_after(self._spec, self.report)
+                if not found.rows:
+                    self.report.version = target.remember(after) or self.report.version
+                else:
+                    now_unix_ms = self._clock.now_unix_ms()
+                    self.report.version = write_clusters(
+                        jobs, context, target, found, after, now_unix_ms, self._on_progress
+                    )
+            if on_links is not None:
+                self._on_progress("finding links")
+                known = replace(context, aside=self._aside)
+                on_links(Gathering(jobs, known, found.homes).links(found.labels, self._pairs))
         return self.report
 
-    def _find(self, jobs: Jobs, context: Context) -> FoundClusters | None:
-        """Returns the changes; None if the table and the datasets have no entities."""
+    def _find(self, jobs: Jobs, context: Context) -> FoundClusters:
+        """Returns the changes, and the labels of connected entities."""
         values = self._settle(jobs, context)
         homes = {} if values is None else homes_of(values)
+        self._named(context, values)
         self._count_values(values)
-        self.report.entities_read = sum(sum(home.rows) for home in homes.values())
-        clusters = self._clusters(jobs, context, homes, values) if values and homes else None
+        report = self.report
+        report.entities_read = sum(sum(home.rows) for home in homes.values())
+        labels, clusters = None, None
+        if values and homes:
+            labels = self._labels(jobs, context, homes, values)
+            self._check_sizes(jobs, context, homes, labels)
+            clusters = self._clusters(jobs, context, homes, labels)
         written = self._written(jobs)
         inputs = {
             rank: done
             for rank, done in ((differing.CLUSTERS, clusters), (differing.WRITTEN, written))
             if done is not None and done.rows
         }
-        self.report.next_updated = self._target.first_updated
+        report.next_updated = self._target.first_updated
+        found = FoundClusters(homes=homes, labels=labels)
         if not inputs:
-            return None
+            return found
         self._on_progress("comparing with the table")
         everything = self._asked.full
         done = jobs.run(
@@ -163,7 +230,8 @@ class SparkEntityMerge:
         check_tasks(done.summaries.values(), self._located)
         for each in inputs.values():
             each.release()
-        report = self.report
+        known = replace(context, aside=self._aside)
+        report.largest = largest_clusters(jobs, known, homes, done, labels)
         report.clusters = done.total("clusters")
         report.new, report.changed = done.total("new"), done.total("changed")
         report.replaced = done.total("gone")
@@ -172,7 +240,19 @@ class SparkEntityMerge:
         report.unchanged = report.clusters - report.new - report.changed
         rows = report.new + report.changed + report.replaced
         report.next_updated += rows
-        return FoundClusters(homes, done, rows)
+        return FoundClusters(homes=homes, labels=labels, changes=done, rows=rows)
+
+    def _named(self, context: Context, values: Done | None) -> Names:
+        """Resolves the pairs. Returns the entities that the texts of the context name."""
+        found = [
+            {text: [Found(*each) for each in some] for text, some in said["names"].items()}
+            for said in (() if values is None else values.summaries.values())
+            if "names" in said
+        ]
+        names = united_names(self._spec, context.texts, found)
+        self._pairs = resolved(self._pair_texts, names)
+        self.report.pair_warnings = self._pairs.warnings
+        return names
 
     def _settle(self, jobs: Jobs, context: Context) -> Done | None:
         """Moves the entities to their homes and returns their values; None without entities."""
@@ -202,14 +282,13 @@ class SparkEntityMerge:
         return values
 
     def _clusters(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Labels | None
     ) -> Done:
-        labels = self._labels(jobs, context, homes, values)
         self._on_progress("finding clusters")
         parts = max(homes) + 1
         flows = [first_nodes(jobs.spark.range(0, parts, 1, 1), homes, 0)]
         if labels is not None:
-            flows.append(labels.home(1))
+            flows += labels.home(1)
         labelled = jobs.run(
             flows, parts, lambda part, given: matching.label(context, part, homes[part], given)
         )
@@ -220,39 +299,44 @@ class SparkEntityMerge:
         )
         check_tasks(clusters.summaries.values(), self._located)
         labelled.release()
-        report = self.report
-        report.sizes = total_sizes(clusters)
-        known = replace(context, aside=self._aside)
-        report.largest = largest_clusters(jobs, known, homes, clusters, labels)
-        if labels is not None:
-            labels.release()
+        self.report.sizes = total_sizes(clusters)
         return clusters
 
     def _labels(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], values: Done
+        self,
+        jobs: Jobs,
+        context: Context,
+        homes: Mapping[int, Partition],
+        values: Done,
+        asked: tuple[int, ...] = (),
     ) -> Labels | None:
-        """Returns the components of connected entities; None without edges.
+        """Returns the components of connected entities, with no pair of `never` in one; None without edges.
 
-        Raises `JobError` if a cluster is too large.
+        asked: entities to explain, whatever ties a pair of `never`.
         """
-        if not values.rows:
-            return None
-        self._on_progress("matching")
-        matched = jobs.run(
-            [values.flow(0, ByKeys((RULE, TEXT_OF_VALUE)))],
-            jobs.parts(values.bytes),
-            lambda _part, given: matching.match(context, given),
-        )
-        values.release()
-        self._count_matches(matched)
-        if not matched.rows:
-            return None
+        matched = None
+        if values.rows:
+            self._on_progress("matching")
+            matched = jobs.run(
+                [values.flow(0, ByKeys((RULE, TEXT_OF_VALUE)))],
+                jobs.parts(values.bytes),
+                lambda _part, given: matching.match(context, given),
+            )
+            values.release()
+            self._count_matches(matched)
         self._on_progress("connecting")
         limit = self._limit if self._one_task_bytes is None else self._one_task_bytes
-        search = ComponentSearch(self._connector, limit, self._on_progress)
+        pairs = self._pairs
+        if asked and self._spec.on_never is OnNever.REFUSE:
+            pairs = replace(pairs, never=())
+        wanted = AskedPairs(pairs.always, pairs.never, asked)
+        search = ComponentSearch(self._connector, limit, wanted, self._on_progress)
         labels = search.labels(jobs, context, homes, matched)
-        if labels is not None:
-            self._check_sizes(jobs, context, homes, labels)
+        if labels is None:
+            return None
+        known = replace(context, aside=self._aside)
+        labels, cuts = Gathering(jobs, known, homes).kept_apart(labels, pairs, asked)
+        self.report.cuts = cuts
         return labels
 
     def _count_values(self, values: Done | None) -> None:
@@ -271,15 +355,15 @@ class SparkEntityMerge:
             rule.put_aside = aside.figures()
 
     def _check_sizes(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Labels
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Labels | None
     ) -> None:
         """Raises `JobError` if a cluster is too large, before any entity is sent by its label."""
-        found = labels.too_large()
+        found = None if labels is None else labels.too_large()
         if found is None:
             return
         count, largest = found
         done = jobs.run(
-            [largest],
+            largest,
             max(homes) + 1,
             lambda part, given: matching.first_of_largest(context, homes[part], given),
         )

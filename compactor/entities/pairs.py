@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -98,6 +98,21 @@ def names_in(
                 name = f"{spec.datasets[number].name}/{id_}"
                 is_living = not dataset.deleted[place]
                 found[text].append(Found(int(starts[number]) + place, is_living, name))
+    return found
+
+
+def united_names(
+    spec: EntityMergeSpec, texts: Sequence[str], parts: Iterable[Mapping[str, Sequence[Found]]]
+) -> dict[str, list[Found]]:
+    """Returns what `names_in` finds, from what it found in parts of the entities."""
+    found: dict[str, list[Found]] = {text: [] for text in texts}
+    for part in parts:
+        for text, some in part.items():
+            found[text] += some
+    places = {dataset.name: place for place, dataset in enumerate(spec.datasets)}
+    for some in found.values():
+        # An id that stands as it is comes before one behind the name of its dataset, and is longer.
+        some.sort(key=lambda each: (places[each.name.partition("/")[0]], -len(each.name)))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compactor.entities.cluster_figures import COMMONEST, LARGEST, ClusterFigures, CommonValue
 from compactor.entities.rule_figures import rule_text
@@ -26,13 +26,13 @@ def largest_clusters(
     jobs: Jobs,
     context: Context,
     homes: Mapping[int, Partition],
-    clusters: Done,
+    compared: Done,
     labels: Labels | None,
 ) -> list[ClusterFigures]:
-    """Returns the largest clusters with their commonest values."""
+    """Returns the largest clusters with their commonest values. compared: the job of `differing.differ`."""
     found = sorted(
         (-entities, key, component)
-        for said in clusters.summaries.values()
+        for said in compared.summaries.values()
         for entities, key, component in said["largest"]
     )[:LARGEST]
     if not found or labels is None:
@@ -46,11 +46,11 @@ def largest_clusters(
 
 
 def common_values(
-    jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Flow
+    jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Sequence[Flow]
 ) -> dict[int, list[CommonValue]]:
     """Returns the commonest values of each component. labels: of its entities, to their homes."""
     sent = jobs.run(
-        [labels],
+        labels,
         max(homes) + 1,
         lambda part, given: commonness.values_at_home(context, homes[part], given),
     )

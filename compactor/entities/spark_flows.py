@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.datasets import Located
+from compactor.entities.tasks.connecting import LEFT, RIGHT
 from compactor.entities.tasks.context import LABEL, NODE, DatasetPart, Partition
 from compactor.files.places import addresses_of
 from compactor.read.scan_pieces import pieces_of
-from compactor.spark.shuffle.exchange import ByNumber, to_bytes
+from compactor.spark.shuffle.exchange import ByNumber, Divider, to_bytes
 from compactor.spark.shuffle.jobs import Done, Flow
 from compactor.spark.shuffle.packets import ROWS, Batches, Packet
 from compactor.spark.shuffle.task import PLACE_BITS
@@ -22,7 +23,7 @@ from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TO_HOMES: Final = ByNumber(NODE, PLACE_BITS)
 
@@ -63,6 +64,25 @@ def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> 
             yield from _one_packet({NODE: nodes, LABEL: nodes})
 
     return Flow(frame=parts, rank=rank, divider=TO_HOMES, prepare=prepare, is_plain=True)
+
+
+def plain_rows(
+    spark: SparkSession, columns: Mapping[str, Any], rank: int, divider: Divider
+) -> Flow:
+    """Sends rows that Spark's driver has."""
+
+    def prepare(batches: Batches) -> Iterator[Packet]:
+        for _ in batches:
+            yield from _one_packet(columns)
+
+    frame = spark.range(0, 1, 1, 1)
+    return Flow(frame=frame, rank=rank, divider=divider, prepare=prepare, is_plain=True)
+
+
+def edges_of_pairs(spark: SparkSession, pairs: Sequence[tuple[int, int]], rank: int) -> Flow:
+    """Sends pairs of entities to the homes of the first ones."""
+    left, right = np.array(pairs, np.int64).T
+    return plain_rows(spark, {LEFT: left, RIGHT: right}, rank, ByNumber(LEFT, PLACE_BITS))
 
 
 def labels_home(labels: DataFrame, rank: int) -> Flow:

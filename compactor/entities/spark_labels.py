@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.common.counts import counted
+from compactor.entities.cutting import tied
 from compactor.entities.spark_components import Connector, Round
-from compactor.entities.spark_flows import TO_HOMES, labels_home
+from compactor.entities.spark_flows import TO_HOMES, edges_of_pairs, labels_home
 from compactor.entities.tasks import connecting
+from compactor.entities.tasks.connecting import AskedPairs
 from compactor.entities.tasks.context import GROUP, LABEL, Context, Partition
 from compactor.spark.session import as_job_error
 from compactor.spark.shuffle.exchange import ByNumber, from_bytes, to_bytes
@@ -29,14 +31,21 @@ if TYPE_CHECKING:
 class Labels(Protocol):
     """The components of connected entities."""
 
-    def home(self, rank: int) -> Flow:
-        """Sends the label of each connected entity to its home."""
+    @property
+    def of_asked(self) -> Mapping[int, int]:
+        """The components of the entities that the pairs of the search name."""
 
-    def of(self, components: Sequence[int]) -> Flow:
+    def home(self, rank: int) -> list[Flow]:
+        """Sends the label of each connected entity to its home; of several the highest rank holds."""
+
+    def of(self, components: Sequence[int]) -> list[Flow]:
         """Sends the labels of some components home."""
 
-    def too_large(self) -> tuple[int, Flow] | None:
-        """Returns the size of the largest components, and their labels, if it exceeds `max_merged`."""
+    def too_large(self) -> tuple[int, list[Flow]] | None:
+        """Returns the size of the largest components, and their labels, if it exceeds `max_merged`.
+
+        Components with a pair of `never` do not count.
+        """
 
     def release(self) -> None:
         """Releases the labels once no later job reads them."""
@@ -50,18 +59,27 @@ class ComponentSearch:
     """Finds those that one task cannot."""
     limit_bytes: int
     """Memory of the one task."""
+    pairs: AskedPairs
     on_progress: Callable[[str], None]
 
     def labels(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], matched: Done
+        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], matched: Done | None
     ) -> Labels | None:
-        """Returns the components of matched groups; None without edges. Releases the groups."""
+        """Returns the components of matched groups and of pairs; None without edges. Releases the groups."""
+        flows = []
+        if matched is not None and matched.rows:
+            flows.append(matched.flow(connecting.GROUPS, ByNumber(GROUP, PLACE_BITS)))
+        if self.pairs.always:
+            flows.append(edges_of_pairs(jobs.spark, self.pairs.always, connecting.PAIRS))
+        if not flows:
+            return None
         edges = jobs.run(
-            [matched.flow(0, ByNumber(GROUP, PLACE_BITS))],
+            flows,
             max(homes) + 1,
             lambda part, given: connecting.send_edges(context, homes[part], given),
         )
-        matched.release()
+        if matched is not None:
+            matched.release()
         if not edges.rows:
             return None
         entities = [sum(homes[n].rows) if n in homes else 0 for n in range(max(homes) + 1)]
@@ -79,11 +97,11 @@ class ComponentSearch:
     def _in_one_task(
         self, jobs: Jobs, context: Context, entities: Sequence[int], edges: Done
     ) -> _FromOneTask:
-        limit = self.limit_bytes
+        limit, pairs = self.limit_bytes, self.pairs
         done = jobs.run(
             [edges.flow(0, TO_HOMES)],
             1,
-            lambda _part, given: connecting.connect(context, entities, given, limit),
+            lambda _part, given: connecting.connect(context, entities, given, limit, pairs),
         )
         return _FromOneTask(done, context.spec.max_merged)
 
@@ -95,7 +113,11 @@ class ComponentSearch:
         folder = f"{_spark_url(context.staging)}/{context.run_id}"
         with as_job_error("connected components"):
             found = self.connector.components(frame, folder, self._show_round)
-        return _FromRounds(found, self.connector, context.spec.max_merged)
+            components = _components_of(found, self.pairs.nodes)
+        conflicts = tied(self.pairs.never, components)
+        return _FromRounds(
+            found, self.connector, context.spec.max_merged, components, tuple(set(conflicts))
+        )
 
     def _show_round(self, round_: Round) -> None:
         self.on_progress(
@@ -111,15 +133,22 @@ class _FromOneTask:
     done: Done
     max_merged: int
 
-    def home(self, rank: int) -> Flow:
-        return self.done.flow(rank, TO_HOMES)
-
-    def of(self, components: Sequence[int]) -> Flow:
-        return self.done.flow(0, TO_HOMES, prepare=partial(_chosen, components))
-
-    def too_large(self) -> tuple[int, Flow] | None:
+    @property
+    def of_asked(self) -> Mapping[int, int]:
         [said] = self.done.summaries.values()
-        return (said["largest"], self.home(0)) if said["largest"] > self.max_merged else None
+        return dict(said["components"])
+
+    def home(self, rank: int) -> list[Flow]:
+        return [self.done.flow(rank, TO_HOMES)]
+
+    def of(self, components: Sequence[int]) -> list[Flow]:
+        return [chosen_home(self.done, components)]
+
+    def too_large(self) -> tuple[int, list[Flow]] | None:
+        [said] = self.done.summaries.values()
+        if said["largest"] <= self.max_merged:
+            return None
+        return said["largest"], [self.done.flow(0, TO_HOMES, feed=connecting.LARGEST)]
 
     def release(self) -> None:
         self.done.release()
@@ -132,20 +161,46 @@ class _FromRounds:
     rows: DataFrame
     connector: Connector
     max_merged: int
+    of_asked: Mapping[int, int]
+    conflicts: tuple[int, ...]
+    """Components that are yet to be cut."""
 
-    def home(self, rank: int) -> Flow:
-        return labels_home(self.rows, rank)
+    def home(self, rank: int) -> list[Flow]:
+        return [labels_home(self.rows, rank)]
 
-    def of(self, components: Sequence[int]) -> Flow:
-        return labels_home(self.rows.where(f"component IN ({', '.join(map(str, components))})"), 0)
+    def of(self, components: Sequence[int]) -> list[Flow]:
+        chosen = f"component IN ({', '.join(map(str, components))})"
+        return [labels_home(self.rows.where(chosen), 0)]
 
-    def too_large(self) -> tuple[int, Flow] | None:
+    def too_large(self) -> tuple[int, list[Flow]] | None:
+        rows = self.rows
+        if self.conflicts:
+            rows = rows.where(f"component NOT IN ({', '.join(map(str, self.conflicts))})")
         with as_job_error("connected components"):
-            found = self.connector.larger_than(self.rows, self.max_merged)
-        return None if found is None else (found[0], labels_home(found[1], 0))
+            found = self.connector.larger_than(rows, self.max_merged)
+        return None if found is None else (found[0], [labels_home(found[1], 0)])
 
     def release(self) -> None:
         pass
+
+
+def _components_of(labels: DataFrame, nodes: Sequence[int]) -> dict[int, int]:
+    """Returns the components of some nodes; one without an edge is its own."""
+    found = dict(zip(nodes, nodes, strict=True))
+    if not nodes:
+        return found
+
+    def chosen(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield keep_rows(batch, np.isin(np.asarray(batch.column(0)), nodes))
+
+    table = labels.mapInArrow(chosen, "node bigint, component bigint").toArrow()
+    return found | dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def chosen_home(done: Done, components: Sequence[int]) -> Flow:
+    """Sends those rows of nodes and labels home that have one of these labels."""
+    return done.flow(0, TO_HOMES, prepare=partial(_chosen, components))
 
 
 def _chosen(components: Sequence[int], batches: Batches) -> Iterator[Packet]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,6 +14,7 @@ from compactor.entities.entities import REPLACED
 from compactor.entities.expressions import ID
 from compactor.entities.output import property_columns, written_schema
 from compactor.entities.spark_flows import TO_HOMES
+from compactor.entities.spark_labels import Labels
 from compactor.entities.state import State
 from compactor.entities.target import OPTIONS, SORT, Target
 from compactor.entities.tasks import differing, folding
@@ -29,14 +30,16 @@ from compactor.write.ingest import commit_fragments, plan_ingest
 from lsm_fragment import compute as pc
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundClusters:
     """The changes, and the homes of their entities."""
 
     homes: Mapping[int, Partition]
-    changes: Done
+    labels: Labels | None
+    """Of connected entities."""
+    changes: Done = field(default_factory=Done)
     """The job that ran `differing.differ`."""
-    rows: int
+    rows: int = 0
 
 
 def write_clusters(

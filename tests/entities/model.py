@@ -20,6 +20,11 @@ def text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+def _ordered(value: Any) -> str:
+    """Equal for equal values, in the order in which values link."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
 def values(expression: Any, entity: Entity, blanks: bool = False) -> list[Any]:
     """What an expression yields for an entity; texts that show nothing only if `blanks`."""
     found = _plain_values(expression, entity, blanks)
@@ -117,7 +122,9 @@ class Model:
         identity: str = "composite",
         blanks: bool = False,
         survivors: Mapping[str, Any] | None = None,
+        pairs: Mapping[str, Any] | None = None,
     ) -> None:
+        """pairs: `always`, `never`, `on_never`, `max_merged` and `on_too_many` of the spec."""
         self.nodes: list[tuple[int, Entity]] = []
         for offset, (_alias, entities) in enumerate(datasets):
             newest = {e["_id"]: e for e in entities}
@@ -126,25 +133,53 @@ class Model:
         self.rules, self.strategy, self.identity = rules, strategy, identity
         self.blanks = blanks
         self.survivors = survivors or {}
+        self.pairs = pairs or {}
+        self.refused: list[str] = []
+        """Why a run of these settings is refused, once `clusters` has been asked."""
 
     def clusters(self) -> list[list[int]]:
-        parent = list(range(len(self.nodes)))
+        """Joins link by link, the strongest first; with `on_never: cut` those of no pair of `never`."""
+        never = self._numbers("never")
+        sets = {node: {node} for node in range(len(self.nodes))}
+        for is_pair, one, other in self.links():
+            joint = sets[one] | sets[other]
+            if any(a in joint and b in joint for a, b in never):
+                if is_pair or self.pairs.get("on_never") == "refuse":
+                    self.refused.append(f"never: {one} and {other}")
+                continue
+            for each in joint:
+                sets[each] = joint
+        return sorted({min(found): sorted(found) for found in sets.values()}.values())
 
-        def root(node: int) -> int:
-            while parent[node] != node:
-                node = parent[node]
-            return node
-
+    def links(self) -> Iterator[tuple[bool, int, int]]:
+        """Yields whether a pair of `always` says so, and the two entities; strongest first."""
+        for one, other in self._numbers("always"):
+            yield True, one, other
         for left, right in self.rules:
-            for i, one in self._living(alias_of(left)):
-                for j, other in self._living(alias_of(right)):
-                    ours = {text(v) for v in values(left, one, self.blanks)}
-                    if ours & {text(v) for v in values(right, other, self.blanks)}:
-                        parent[max(root(i), root(j))] = min(root(i), root(j))
-        groups: dict[int, list[int]] = {}
-        for node in range(len(self.nodes)):
-            groups.setdefault(root(node), []).append(node)
-        return list(groups.values())
+            sides = []
+            for expression in (left, right):
+                of_value: dict[str, list[int]] = {}
+                for node, entity in self._living(alias_of(expression)):
+                    for each in {_ordered(v) for v in values(expression, entity, self.blanks)}:
+                        of_value.setdefault(each, []).append(node)
+                sides.append(of_value)
+            for value in sorted(sides[0].keys() & sides[1].keys()):
+                ours, theirs = sides[0][value], sides[1][value]
+                is_aside = self.pairs.get("on_too_many") == "ignore_value"
+                if is_aside and len({*ours, *theirs}) > self.pairs["max_merged"]:
+                    continue
+                yield from ((False, one, other) for one in ours for other in theirs if one != other)
+
+    def _numbers(self, what: str) -> list[tuple[int, int]]:
+        """Returns the pairs whose entities live."""
+        names = {
+            f"{alias.upper()}/{entity['_id']}": node
+            for alias, offset in self.offsets.items()
+            for node, (own, entity) in enumerate(self.nodes)
+            if own == offset and not is_deleted(entity)
+        }
+        given = [(names.get(one), names.get(other)) for one, other in self.pairs.get(what, ())]
+        return [(a, b) for a, b in given if a is not None and b is not None]
 
     def _living(self, alias: str) -> Iterator[tuple[int, Entity]]:
         for number, (offset, entity) in enumerate(self.nodes):
@@ -156,7 +191,7 @@ class Model:
         found: dict[str, Entity] = {}
         living = []
         for cluster in self.clusters():
-            merged = self._merged([self.nodes[n] for n in cluster])
+            merged = self.merged([self.nodes[n] for n in cluster])
             if not merged.get("_deleted"):
                 living.append(merged)
             elif self.identity == "composite" or merged["_id"] not in found:
@@ -165,9 +200,12 @@ class Model:
             found[merged["_id"]] = merged
         return found
 
-    def _merged(self, members: Sequence[tuple[int, Entity]]) -> Entity:
+    def merged(self, members: Sequence[tuple[int, Entity]], called: str | None = None) -> Entity:
+        """Returns one entity of several. called: its id, where the model does not know it."""
         entities = [entity for _, entity in members]
-        if self.identity == "composite":
+        if called is not None:
+            name = called
+        elif self.identity == "composite":
             name = "|".join(f"{offset}|{entity['_id']}" for offset, entity in members)
         else:
             name = entities[0]["_id"]

@@ -86,37 +86,33 @@ def edited(datasets: Any, edits: Any) -> Any:
     return result
 
 
-RULES = st.lists(
-    st.sampled_from(
-        [
-            ("a.k", "b.k"),
-            ("a.k", "b.l"),
-            ("b.l", "c.k"),
-            (["lower", "a.k"], "c.l"),
-            ("a.k.n", "b.k"),
-            ("a.l.n", ["lower", "c.k.n"]),
-            ("a.$ids", "b.$ids"),
-            ("b._id", "c.k"),
-            ("a.nothing", "b.k"),
-            (["and", "a.k", "a.l"], ["and", "b.k", "b.l"]),
-            (["except", ["literal", "x"], "a.k"], ["replace", "a", "x", "b.k"]),
-            (["except", "a.k", "a.l"], "c.k"),
-            (["if", ["matches", "?", "a.k"], "a.l"], "b.k"),
-            (["if", ["and", "a.k", ["matches", "*1*", "a.l"]], "a.k", ["upper", "a.l"]], "c.l"),
-            (["if", "b.l", "b.k", "b.p"], "c.k"),
-            (["substring", -1, 3, "a.k"], ["regex", "[0-9aAé]", "c.k"]),
-            (["strip", "1", "a.k"], ["unaccent", "b.k"]),
-            (
-                ["concat", "a.k", ["literal", "-", ""], "a.l"],
-                ["concat", "b.k", ["literal", "-"], "b.l"],
-            ),
-            ("a.k", "a.k"),
-            ("b.k", "b.l"),
-            ("c.k.n", ["lower", "c.l"]),
-        ]
+RULES_OF_MODEL: list[tuple[Any, Any]] = [
+    ("a.k", "b.k"),
+    ("a.k", "b.l"),
+    ("b.l", "c.k"),
+    (["lower", "a.k"], "c.l"),
+    ("a.k.n", "b.k"),
+    ("a.l.n", ["lower", "c.k.n"]),
+    ("a.$ids", "b.$ids"),
+    ("b._id", "c.k"),
+    ("a.nothing", "b.k"),
+    (["and", "a.k", "a.l"], ["and", "b.k", "b.l"]),
+    (["except", ["literal", "x"], "a.k"], ["replace", "a", "x", "b.k"]),
+    (["except", "a.k", "a.l"], "c.k"),
+    (["if", ["matches", "?", "a.k"], "a.l"], "b.k"),
+    (["if", ["and", "a.k", ["matches", "*1*", "a.l"]], "a.k", ["upper", "a.l"]], "c.l"),
+    (["if", "b.l", "b.k", "b.p"], "c.k"),
+    (["substring", -1, 3, "a.k"], ["regex", "[0-9aAé]", "c.k"]),
+    (["strip", "1", "a.k"], ["unaccent", "b.k"]),
+    (
+        ["concat", "a.k", ["literal", "-", ""], "a.l"],
+        ["concat", "b.k", ["literal", "-"], "b.l"],
     ),
-    max_size=3,
-)
+    ("a.k", "a.k"),
+    ("b.k", "b.l"),
+    ("c.k.n", ["lower", "c.l"]),
+]
+RULES = st.lists(st.sampled_from(RULES_OF_MODEL), max_size=3)
 SURVIVORS = st.dictionaries(
     st.sampled_from(["k", "p", 'é."\n', "none"]),
     st.sampled_from(

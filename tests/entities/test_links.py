@@ -90,8 +90,6 @@ def test_the_path_between_two_entities_is_the_shortest(
         ["--explain", "x"],
         ["a1"],
         ["--explain", "a1", "--edges", "e.csv"],
-        ["--explain", "a1", "--master", "local[2]"],
-        ["--edges", "e.csv", "--master", "local[2]"],
         ["--edges", "e.txt", "--dry-run"],
     ],
 )

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.cli.main import run as command
-from compactor.entities.on_spark import SparkEntityMerge
-from compactor.entities.run import EntityRun
 from compactor.errors import CompactorError, UsageError
 from tests.entities.support import Entity, by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
@@ -137,13 +135,6 @@ def test_a_refused_pair_can_be_explained(
         "B/b1 = A/a2 by [eq, a.y, b.y]: 2",
         "A/a2 = B/b3 by always",
     ]
-
-
-def test_spark_leaves_pairs_to_one_process(tmp_path: Path) -> None:
-    write(tmp_path, PEOPLE)
-    chosen = spec("A a", "B b", version=2, never=[["a1", "a2"]])
-    with refuses(UsageError):
-        SparkEntityMerge(EntityRun(spec=chosen, store=MemoryStore(), folder=str(tmp_path)))
 
 
 VALUES = st.lists(st.integers(0, 3), max_size=2)

@@ -104,6 +104,11 @@ class FakeFrame:
     def toArrow(self) -> pa.Table:  # noqa: N802
         return pa.Table.from_batches([batch for batches in self._partitions for batch in batches])
 
+    def toLocalIterator(self) -> Iterator[dict[str, Any]]:  # noqa: N802
+        for batches in self._partitions:
+            for batch in batches:
+                yield from batch.to_pylist()
+
     def _each(self, change: Callable[[list[pa.RecordBatch]], list[pa.RecordBatch]]) -> FakeFrame:
         return FakeFrame(self._spark, [change(batches) for batches in self._partitions])
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compactor.common.clock import Clock
 from compactor.entities.components import components
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
+from compactor.entities.links import LINKS
 from compactor.entities.on_spark import SparkEntityMerge
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
@@ -61,7 +63,7 @@ class FakeConnector:
         table = labels.toArrow()
         of = np.asarray(table.column("component"))
         _, inverse, counts = np.unique(of, return_inverse=True, return_counts=True)
-        if counts.max() <= most:
+        if not len(counts) or counts.max() <= most:
             return None
         largest = table.filter(pa.array(counts[inverse] == counts.max()))
         return int(counts.max()), FakeFrame(labels._spark, [largest.to_batches()])
@@ -86,16 +88,18 @@ def run_in_tasks(
     parts: int | None = 3,
     looks: bool = False,
     one_task_bytes: int | None = None,
+    clock: Clock | None = None,
+    on_links: Any = None,
     **settings: Any,
 ) -> EntityMergeReport:
     settings = {"allow_changes": True} | settings
     asked = EntityRun(spec=chosen, store=store, folder=str(folder), full=full, **settings)
     merge = SparkEntityMerge(
-        asked, connector=FakeConnector(), one_task_bytes=one_task_bytes, clock=Noon()
+        asked, connector=FakeConnector(), one_task_bytes=one_task_bytes, clock=clock or Noon()
     )
     spark = FakeSpark()
     run = merge.look if looks else merge.run
-    report = run(as_session(spark), SparkOptions(None, parts))
+    report = run(as_session(spark), SparkOptions(None, parts), on_links)
     assert spark.kept == 0
     assert not any(name.startswith("spark.sql") for name in spark.conf)
     return report
@@ -383,6 +387,154 @@ class TestRuns:
         steps: list[str] = []
         run_in_tasks(chosen, both.many, tmp_path, parts=1, on_progress=steps.append)
         assert "connecting in one task: 3 edges of 6 entities" in steps
+
+
+PEOPLE: dict[str, Any] = {
+    "A": [{"_id": "a1", "k": 1, "m": 1}, {"_id": "a2", "m": 2}, {"_id": "x"}],
+    "B": [
+        {"_id": "b1", "k": 1, "m": 2},
+        {"_id": "b2", "m": 1},
+        {"_id": "b3"},
+        {"_id": "x", "_deleted": True},
+    ],
+}
+RULES = [*ON_K, ["eq", "a.m", "b.m"]]
+
+
+def of_pairs(**chosen: Any) -> EntityMergeSpec:
+    return spec("A a", "B b", version=2, equality=RULES, **chosen)
+
+
+class TestPairs:
+    @pytest.mark.parametrize("one_task_bytes", [None, 0], ids=["one task", "rounds"])
+    @pytest.mark.parametrize(
+        ("chosen", "said"),
+        [
+            ({"always": [["b3", "A/a2"]]}, "sizes={1: 1, 5: 1}"),
+            ({"always": [["b3", "a/x"]]}, "sizes={2: 1, 4: 1}"),
+            ({"never": [["b3", "A/x"], ["a1", "a2"]]}, "JobError: never: A/a1 and A/a2"),
+            ({"never": [["a1", "a2"]], "on_never": "cut"}, "CutFigures(clusters=1, links=1"),
+            ({"never": [["a1", "a2"], ["b2", "a2"]], "on_never": "cut"}, "links=1"),
+            ({"never": [["a1", "B/x"], ["b3", "a2"]], "on_never": "cut"}, "clusters=0, links=0"),
+            (
+                {"always": [["b3", "a2"], ["b3", "a1"]], "never": [["a1", "a2"]], "on_never": "cut"},
+                "UsageError: always: B/b3 and A/a1 cannot be one",
+            ),
+            ({"always": [["x", "a1"]]}, "UsageError: always: 'x' is in several datasets"),
+            ({"always": [["b3", "B/b3"]]}, "are one entity"),
+            ({"always": [["b3", "z"], ["y", "b1"]]}, "no dataset has an entity 'z', and 1 more"),
+            ({"never": [["a1", "a2"]], "on_never": "cut", "max_merged": 3}, "links=1"),
+            ({"never": [["a1", "a2"]], "on_never": "cut", "max_merged": 2}, "JobError: 3 entities"),
+            ({"never": [["a1", "x"]], "max_merged": 3}, "UsageError: never: 'x'"),
+            ({"never": [["a1", "A/x"]], "max_merged": 3}, "JobError: 4 entities"),
+        ],
+    )  # fmt: skip
+    def test_pairs_are_kept_as_in_one_process(
+        self,
+        both: Both,
+        tmp_path: Path,
+        chosen: dict[str, Any],
+        said: str,
+        one_task_bytes: int | None,
+    ) -> None:
+        write(tmp_path, PEOPLE)
+        assert said in both.run(of_pairs(**chosen), one_task_bytes=one_task_bytes)
+        assert said.split("Error")[0] in both.run(
+            of_pairs(**chosen), parts=1, one_task_bytes=one_task_bytes
+        )
+
+    def test_of_several_clusters_the_first_pair_that_always_ties_is_named(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        """Each cluster is cut in a task of its own."""
+        count = 12
+        write(tmp_path, {n: [{"_id": f"{n}{i}"} for i in range(count)] for n in "AB"})
+        pairs = [[f"A{n}", f"B{n}"] for n in (7, 3, *range(count))]
+        chosen = spec("A a", "B b", version=2, always=pairs, never=pairs, on_never="cut")
+        assert "UsageError: always: A/A7 and B/B7" in both.run(chosen, parts=7)
+        chosen = spec("A a", "B b", version=2, always=pairs, never=pairs)
+        assert "JobError: never: A/A7 and B/B7 would become one" in both.run(chosen, parts=7)
+
+
+LINKED: dict[str, Any] = {
+    name: [{"_id": f"{name}{n}", "k": [n % 3, "s"], "m": n % 5, "t": n % 2} for n in range(20)]
+    for name in "AB"
+}
+
+
+class TestLinks:
+    @pytest.mark.parametrize("one_task_bytes", [None, 0], ids=["one task", "rounds"])
+    @pytest.mark.parametrize(
+        "chosen",
+        [
+            {},
+            {"always": [["A7", "B3"], ["A0", "A1"]]},
+            {"never": [["A1", "A2"], ["B1", "A3"], ["B3", "B4"]], "on_never": "cut"},
+            {"on_too_many": "ignore_value", "max_merged": 14},
+        ],
+        ids=["rules", "always", "cut", "put aside"],
+    )
+    def test_links_and_explanations_are_those_of_one_process(
+        self, tmp_path: Path, chosen: dict[str, Any], one_task_bytes: int | None
+    ) -> None:
+        write(tmp_path, LINKED)
+        rules = [["eq", "a.m", "b.m"], ["eq", "b.m", "b.m"]]
+        if "on_too_many" in chosen:
+            rules.append(["eq", "a.k", "b.k"])
+        asked = spec("A a", "B b", version=2, equality=rules, **chosen)
+        run_ = EntityRun(spec=asked, store=None, folder=str(tmp_path))
+        one = EntityMerge(run_)
+        one.look()
+        expected = pa.Table.from_batches(one.links())
+        found: list[pa.Table] = []
+        run_in_tasks(
+            asked,
+            None,
+            tmp_path,
+            looks=True,
+            one_task_bytes=one_task_bytes,
+            on_links=lambda batches: found.append(pa.Table.from_batches(batches, LINKS)),
+        )
+        assert len(expected)
+        assert found[0].to_pylist() == expected.to_pylist()
+        for names in (["A1"], ["A1", "B6"], ["A1", "A2"], ["A3", "b/B3"], ["0|A4|0|A9"]):
+            merge = SparkEntityMerge(run_, connector=FakeConnector(), one_task_bytes=one_task_bytes)
+            spark = FakeSpark()
+            explained = merge.explain(names, as_session(spark), SparkOptions(None, 3))
+            assert explained == EntityMerge(run_).explain(names)
+            assert spark.kept == 0
+
+    def test_what_cannot_be_explained_is_refused_alike(self, tmp_path: Path) -> None:
+        write(tmp_path, PEOPLE)
+        run_ = EntityRun(
+            spec=of_pairs(never=[["a1", "a2"]], max_merged=2), store=None, folder=str(tmp_path)
+        )
+        for names in (["nothing"], ["x"], ["9|a1"], ["a1", "x"]):
+            with refuses(UsageError) as one:
+                EntityMerge(run_).explain(names)
+            with refuses(UsageError) as many:
+                SparkEntityMerge(run_).explain(
+                    names, as_session(FakeSpark()), SparkOptions(None, 3)
+                )
+            assert str(one.value) == str(many.value)
+        for names in (["a1"], ["a1", "a2"], ["B/x"], ["b3", "b1"]):
+            many_ = SparkEntityMerge(run_).explain(
+                names, as_session(FakeSpark()), SparkOptions(None, 3)
+            )
+            assert many_ == EntityMerge(run_).explain(names)
+        (tmp_path / "B.ndjson").unlink()
+        waits = of_pairs(ignore_non_existent_datasets=False)
+        with refuses(UsageError, "waiting for B"):
+            SparkEntityMerge(EntityRun(spec=waits, store=None, folder=str(tmp_path))).explain(
+                ["a1"], as_session(FakeSpark())
+            )
+
+    def test_a_run_without_entities_has_no_links(self, tmp_path: Path) -> None:
+        found: list[list[Any]] = []
+        write(tmp_path, {"A": []})
+        chosen = spec("A a", version=2)
+        run_in_tasks(chosen, None, tmp_path, looks=True, on_links=lambda b: found.append(list(b)))
+        assert found == [[]]
 
 
 class TestRefused:

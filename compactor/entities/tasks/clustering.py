@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.cluster_figures import largest_of, sizes_of
+from compactor.entities.cluster_figures import sizes_of
 from compactor.entities.clusters import clusters_of, member_hashes
 from compactor.entities.entities import DELETED, SIGNATURE
 from compactor.entities.expressions import ID
@@ -42,15 +42,9 @@ def cluster(context: Context, given: TaskInput) -> TaskOutput:
                 SIGNATURE: pa.array(clusters.signatures),
                 DELETED: clusters.deleted,
                 "dataset": pa.array(numbers[clusters.members[starts]].astype(np.int32)),
-                LABEL: pa.array(nodes[starts]),
+                LABEL: pa.array(ints_of(lines, LABEL)[clusters.members[starts]]),
                 NODE: build_list(pa.large_list(pa.int64()), clusters.counts, pa.array(nodes), None),
             }
         )
     )
-    components = ints_of(lines, LABEL)[clusters.members[starts]]
-    largest = [
-        (entities, key, int(components[number]))
-        for entities, key, number in largest_of(clusters.ids, clusters.counts)
-    ]
-    sizes = sizes_of(clusters.counts, clusters.deleted)
-    yield TaskSummary({"sizes": list(sizes.items()), "largest": largest})
+    yield TaskSummary({"sizes": list(sizes_of(clusters.counts, clusters.deleted).items())})

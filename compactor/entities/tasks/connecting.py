@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entities.components import components, stars
+from compactor.entities.cutting import tied
 from compactor.entities.tasks.context import LABEL, NODE, PLACE, Context, Partition
 from compactor.entities.tasks.lines import STAGED_ROWS
 from compactor.entities.tasks.matching import edges_at_home
@@ -42,21 +46,64 @@ def fits_one_task(entities: int, edges: int, limit_bytes: int) -> bool:
     return edges_at_once(entities, limit_bytes) >= max(1, min(edges, entities // _MAX_PASSES))
 
 
+GROUPS: Final = 0
+
+
+PAIRS: Final = 1
+"""Inputs of `send_edges`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPairs:
+    """What a search for components has to know of some entities, by number."""
+
+    always: tuple[tuple[int, int], ...] = ()
+    """Edges beside those of rules."""
+    never: tuple[tuple[int, int], ...] = ()
+    """Components with such a pair do not count as too large: they are yet to be cut."""
+    asked: tuple[int, ...] = ()
+    """Entities to be explained, whatever the size of their component."""
+
+    @property
+    def nodes(self) -> list[int]:
+        """Returns the entities whose components the search names."""
+        return sorted({*self.asked, *(node for pair in self.never for node in pair)})
+
+
+NO_PAIRS: Final = AskedPairs()
+
+
 def send_edges(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
-    """Sends the edges of matched groups, of which it leaves out those that close a cycle."""
+    """Sends the edges of matched groups and of pairs, of which it leaves out those that close a cycle."""
     at_once = max(1, context.memory_limit_bytes // _STARS_DIVISOR // _STAR_BYTES)
-    edges = edges_at_home(context, home, given)
-    for held in _together(edges, at_once):
+    inputs: tuple[list[tuple[int, pa.RecordBatch]], ...] = [], []
+    charge = context.memory()
+    for rank, batch in given:
+        charge(batch.nbytes)
+        inputs[rank].append((rank, batch))
+    edges = edges_at_home(context, home, inputs[GROUPS]) if inputs[GROUPS] else iter(())
+    for held in _together(chain(edges, (batch for _, batch in inputs[PAIRS])), at_once):
         left, right = stars(*held)
         yield TaskRows(pa.RecordBatch.from_pydict({LEFT: left, RIGHT: right}))
     yield TaskSummary({})
 
 
+LABELS: Final = 0
+
+
+LARGEST: Final = 1
+"""Feeds of `connect`."""
+
+
 def connect(
-    context: Context, entities: Sequence[int], given: TaskInput, limit_bytes: int
+    context: Context,
+    entities: Sequence[int],
+    given: TaskInput,
+    limit_bytes: int,
+    pairs: AskedPairs = NO_PAIRS,
 ) -> TaskOutput:
-    """Sends the component of each connected entity, named as the smallest of them; only of the largest
-    components, if they have more than `max_merged` entities.
+    """Sends the component of each connected entity, named as the smallest of them; and, if any have more than
+    `max_merged` entities, those of the largest components, alone unless pairs need all.
 
     entities: count at each home. given: all edges, of which as many are held at once as `limit_bytes` allows.
     """
@@ -68,14 +115,29 @@ def connect(
         ends = (labels[starts[end >> PLACE_BITS] + (end & PLACE)] for end in (left, right))
         labels = components(count, *ends)[labels]
     sizes = np.bincount(labels)
-    largest = int(sizes.max())
-    least = largest if largest > context.spec.max_merged else 2
-    nodes = np.flatnonzero(sizes[labels] >= least)
+    nodes = np.array(pairs.nodes, np.int64)
+    of_nodes = _numbers(starts, labels[starts[nodes >> PLACE_BITS] + (nodes & PLACE)])
+    component_of = dict(zip(nodes.tolist(), of_nodes.tolist(), strict=True))
+    conflicts = np.array(tied(pairs.never, component_of), np.int64)
+    counted = sizes.copy()
+    counted[starts[conflicts >> PLACE_BITS] + (conflicts & PLACE)] = 0
+    largest = int(counted.max())
+    is_too_large = largest > context.spec.max_merged
+    if not is_too_large or len(conflicts) or pairs.asked:
+        yield from _labelled(starts, labels, sizes[labels] >= 2, LABELS)
+    if is_too_large:
+        yield from _labelled(starts, labels, counted[labels] == largest, LARGEST)
+    yield TaskSummary({"largest": largest, "components": list(component_of.items())})
+
+
+def _labelled(
+    starts: I64, labels: I64, is_sent: npt.NDArray[np.bool_], feed: int
+) -> Iterator[TaskRows]:
+    nodes = np.flatnonzero(is_sent)
     for start in range(0, len(nodes), STAGED_ROWS):
         some = nodes[start : start + STAGED_ROWS]
         columns = {NODE: _numbers(starts, some), LABEL: _numbers(starts, labels[some])}
-        yield TaskRows(pa.RecordBatch.from_pydict(columns))
-    yield TaskSummary({"largest": largest})
+        yield TaskRows(pa.RecordBatch.from_pydict(columns), feed)
 
 
 def _numbers(starts: I64, nodes: I64) -> I64:

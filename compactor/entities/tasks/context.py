@@ -42,6 +42,10 @@ class Context:
     run_id: str
     memory_limit_bytes: int
     """Memory limit per task."""
+    texts: tuple[str, ...] = ()
+    """Texts by which users name entities."""
+    numbers: tuple[int, ...] = ()
+    """Number of each dataset, which it keeps in all runs."""
     aside: tuple[Aside, ...] = ()
     """Values of each rule that link nothing, once they are known."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.entities.cluster_figures import largest_of
 from compactor.entities.clusters import kept_of
 from compactor.entities.entities import DELETED, REPLACED, SIGNATURE
 from compactor.entities.expressions import ID
@@ -62,6 +63,9 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
     changes = difference(
         found.column(ID), found.column(DELETED), signatures, written, everything=everything
     )
+    sizes, _ = list_parts(found.column(NODE))
+    largest = largest_of(found.column(ID), sizes)
+    components = found.column(LABEL)
     changed = take_rows(found, changes.clusters).drop_columns(["dataset"])
     # Keys divide changes as ids do, because samples are shorter than the part that both share.
     place_of_id = changed.schema.get_field_index(ID)
@@ -101,6 +105,7 @@ def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutpu
             "living": changes.living_before,
             "ended": changes.ended,
             "members": members,
+            "largest": [[count, key, components[n].as_py()] for count, key, n in largest],
         }
     )
 

@@ -12,6 +12,7 @@ from compactor.entities.dataset_rows import columns_in
 from compactor.entities.entities import SIGNATURE, UPDATED, RowSource, entities_of, first_mistake
 from compactor.entities.expressions import ID
 from compactor.entities.matching import groups_of_rule, values_of_rules
+from compactor.entities.pairs import names_in
 from compactor.entities.properties import Properties
 from compactor.entities.rule_figures import counts_of
 from compactor.entities.tasks.context import (
@@ -111,4 +112,9 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
         groups.key,
         sum(d.nbytes for d in datasets),
     )
-    yield TaskSummary({"home": home.to_json(), "rules": rules})
+    names = {
+        text: [each._replace(number=int(number_of(part, np.int64(each.number)))) for each in some]
+        for text, some in names_in(context.spec, datasets, context.texts).items()
+        if some
+    }
+    yield TaskSummary({"home": home.to_json(), "rules": rules, "names": names})

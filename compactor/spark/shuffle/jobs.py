@@ -105,6 +105,13 @@ class Done:
         assert self.packets is not None
         return Flow(frame=self.packets, rank=rank, divider=divider, feed=feed, prepare=prepare)
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the rows on Spark's driver, in the order of the tasks, which it reads one at a time."""
+        assert self.packets is not None
+        with as_job_error("the task"):
+            for row in self.packets.where(f"kind = {ROWS}").toLocalIterator():
+                yield from_bytes(pa.py_buffer(row["batch"]))
+
     def release(self) -> None:
         """Releases the packets once no later job reads them."""
         if self.packets is not None:

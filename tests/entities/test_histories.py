@@ -1,0 +1,12 @@
+"""Random histories of all settings, against a model in plain Python; many: `tests/entities/__main__.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.entities.histories import check
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_history_leaves_the_table_that_the_model_says(seed: int) -> None:
+    check(seed)
