@@ -28,7 +28,7 @@ from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended
 from compactor.entities.clusters import too_many
 from compactor.entities.dataset_rows import place_in
-from compactor.entities.entities import no_entity
+from compactor.entities.entities import MEMBERS, no_entity
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, asked_in, check_explained, texts_of_asked
 from compactor.entities.expressions import ID
@@ -55,6 +55,7 @@ from compactor.entities.spark_flows import (
 )
 from compactor.entities.spark_labels import ComponentSearch, Labels
 from compactor.entities.spark_links import Gathering
+from compactor.entities.spark_stable import with_known_ids
 from compactor.entities.spark_write import FoundClusters, write_clusters
 from compactor.entities.spec import Identity, OnNever
 from compactor.entities.target import Target
@@ -62,12 +63,12 @@ from compactor.entities.tasks import clustering, differing, matching, reading
 from compactor.entities.tasks.connecting import AskedPairs
 from compactor.entities.tasks.context import (
     LABEL,
+    ROOT,
     RULE,
     TEXT_OF_VALUE,
     Context,
     Partition,
 )
-from compactor.errors import UsageError
 from compactor.read.scan_pieces import pieces_of
 from compactor.spark.session import SparkOptions, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import ByKeys
@@ -97,13 +98,12 @@ class SparkEntityMerge:
         """connector: finds components that one task cannot, in at most `one_task_bytes` (default: the memory
         limit of a task). Raises `CompactorError` for mistakes that are visible without Spark."""
         self._asked, self._spec, self._on_progress = run, run.spec, run.on_progress
-        if run.spec.identity is Identity.STABLE:
-            raise UsageError("identity: stable: leave out --master: one process keeps such ids")
         self._clock = clock or SystemClock()
         self._limit = run.memory_limit_bytes or DEFAULT_TASK_MEMORY_BYTES
         self._connector, self._one_task_bytes = connector, one_task_bytes
         self._aside: tuple[Aside, ...] = ()
         self._pairs, self._pair_texts = Pairs(), PairTexts()
+        self._home_parts = 1
         self._target = Target(run.store, run.tombstone_retention_seconds)
         self._located, self.report = self._target.begin(run)
 
@@ -165,6 +165,7 @@ class SparkEntityMerge:
                 staging=staging,
                 run_id=run_id,
                 memory_limit_bytes=self._limit,
+                numbers=self._target.numbers if self._spec.identity is Identity.STABLE else (),
                 texts=(*dict.fromkeys((*self._pair_texts.texts, *texts)),),
             )
             yield Jobs(spark, options, self._limit, _MEMORY_FACTOR, stack), context
@@ -205,12 +206,14 @@ class SparkEntityMerge:
         self._count_values(values)
         report = self.report
         report.entities_read = sum(sum(home.rows) for home in homes.values())
-        labels, clusters = None, None
+        labels, clusters, written = None, None, None
         if values and homes:
             labels = self._labels(jobs, context, homes, values)
             self._check_sizes(jobs, context, homes, labels)
-            clusters = self._clusters(jobs, context, homes, labels)
-        written = self._written(jobs)
+            if context.numbers:
+                written = self._written(jobs, context)
+            clusters = self._clusters(jobs, context, homes, labels, written)
+        written = written or self._written(jobs, context)
         inputs = {
             rank: done
             for rank, done in ((differing.CLUSTERS, clusters), (differing.WRITTEN, written))
@@ -222,8 +225,9 @@ class SparkEntityMerge:
             return found
         self._on_progress("comparing with the table")
         everything = self._asked.full
+        by = ROOT if context.numbers else ID
         done = jobs.run(
-            [each.flow(rank, ByKeys((ID,))) for rank, each in inputs.items()],
+            [each.flow(rank, ByKeys((by,))) for rank, each in inputs.items()],
             jobs.parts(sum(each.bytes for each in inputs.values())),
             lambda _part, given: differing.differ(context, given, everything=everything),
         )
@@ -273,34 +277,46 @@ class SparkEntityMerge:
         if not read.rows:
             return None
         self._on_progress("finding values")
+        self._home_parts = jobs.parts(read.bytes)
         values = jobs.run(
             [read.flow(n, ByKeys((ID,)), n) for n in range(len(context.names))],
-            jobs.parts(read.bytes),
+            self._home_parts,
             lambda part, given: reading.settle(context, part, given),
         )
         read.release()
         return values
 
     def _clusters(
-        self, jobs: Jobs, context: Context, homes: Mapping[int, Partition], labels: Labels | None
+        self,
+        jobs: Jobs,
+        context: Context,
+        homes: Mapping[int, Partition],
+        labels: Labels | None,
+        written: Done | None,
     ) -> Done:
+        """written: the table's rows, if they say which members they have."""
         self._on_progress("finding clusters")
-        parts = max(homes) + 1
+        parts = self._home_parts
         flows = [first_nodes(jobs.spark.range(0, parts, 1, 1), homes, 0)]
         if labels is not None:
             flows += labels.home(1)
+        if written is not None and written.feeds[differing.HISTORIES].rows:
+            flows.append(written.flow(matching.HISTORY, ByKeys((ID,)), differing.HISTORIES))
         labelled = jobs.run(
-            flows, parts, lambda part, given: matching.label(context, part, homes[part], given)
+            flows, parts, lambda part, given: matching.label(context, part, homes.get(part), given)
         )
         clusters = jobs.run(
-            [labelled.flow(0, ByKeys((LABEL,)))],
+            [
+                labelled.flow(feed, ByKeys((LABEL,)), feed)
+                for feed in (matching.LINES, matching.CLAIMS)
+            ],
             jobs.parts(labelled.bytes),
             lambda _part, given: clustering.cluster(context, given),
         )
         check_tasks(clusters.summaries.values(), self._located)
         labelled.release()
         self.report.sizes = total_sizes(clusters)
-        return clusters
+        return with_known_ids(jobs, context, clusters)
 
     def _labels(
         self,
@@ -375,14 +391,19 @@ class SparkEntityMerge:
         values = common_values(jobs, known, homes, largest).get(component, [])
         raise too_many(self._spec, count, first, values)
 
-    def _written(self, jobs: Jobs) -> Done | None:
-        """Returns the table's ids, signatures and deletion flags; None without a table."""
+    def _written(self, jobs: Jobs, context: Context) -> Done | None:
+        """Returns the table's ids, signatures and deletion flags, and the members of rows if ids stay; None
+        without a table."""
         target = self._target
         if target.store is None or target.before is None:
             return None
         url, pieces = target.store.url, list(pieces_of(target.snapshot))
         if not pieces:
             return None
+        has_members = bool(context.numbers) and MEMBERS in target.columns.names
         return jobs.run_pieces(
-            len(pieces), lambda number: differing.written_rows(url, pieces[number])
+            len(pieces),
+            lambda number: differing.written_rows(
+                context, url, pieces[number], has_members=has_members
+            ),
         )

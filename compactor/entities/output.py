@@ -85,9 +85,12 @@ def read_written(store: Store, snapshot: Snapshot) -> WrittenRows:
     return written_of(written_batches(store, snapshot))
 
 
-def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    """Yields the input batches of `written_of`. Raises `DataError` for rows that no entity merge wrote."""
-    for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED]):
+def written_batches(
+    store: Store, snapshot: Snapshot, more: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yields the input batches of `written_of`, and more columns behind `REPLACED`. Raises `DataError` for
+    rows that no entity merge wrote."""
+    for batch in scan(store, snapshot, [ID, DELETED, SIGNATURE, REPLACED, *more]):
         replaced = pc.fill_null(batch.column(REPLACED), False)
         foreign = np.flatnonzero(pc.and_not(batch.column(SIGNATURE).is_null(), replaced))
         if len(foreign):
@@ -95,14 +98,15 @@ def written_batches(store: Store, snapshot: Snapshot) -> Iterator[pa.RecordBatch
                 f"{store.url}: the row with `_id` {batch.column(ID)[foreign[0]].as_py()!r} was not "
                 "written by an entity merge: delete such rows (`compactor delete`), or name another --output"
             )
-        yield batch.drop_columns([REPLACED])
+        yield batch
 
 
 def written_of(batches: Iterable[pa.RecordBatch]) -> WrittenRows:
     batches = list(batches)
     if not batches:
         return NOTHING_WRITTEN
-    ids, deleted, signatures = pa.Table.from_batches(batches).columns
+    table = pa.Table.from_batches(batches)
+    ids, deleted, signatures = (table[name] for name in (ID, DELETED, SIGNATURE))
     return WrittenRows(
         ids.cast(TEXT).combine_chunks(),
         pc.fill_null(deleted, False).combine_chunks(),
@@ -174,9 +178,9 @@ def difference(
     return Difference(changed, new, gone, living, living - int(lives_on))
 
 
-def written_schema(types: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Returns the row schema for these properties."""
-    return pa.schema([*_INTERNAL, *types.items()])
+def written_schema(types: Mapping[str, pa.DataType], *, has_lineage: bool) -> pa.Schema:
+    """Returns the row schema for these properties. has_lineage: whether rows say of what members they are."""
+    return pa.schema([*_INTERNAL, *types.items(), *(_OF_LINEAGE if has_lineage else ())])
 
 
 def property_columns(spec: EntityMergeSpec, names: Iterable[str]) -> list[str]:
@@ -219,9 +223,7 @@ class EntityBatches(FileBatches):
             name: JSON if known is None else type_in(known, name, kinds)
             for name, kinds in self.kinds.items()
         }
-        self.schema = written_schema(types)
-        if lineage is not None:
-            self.schema = pa.schema([*self.schema, *_OF_LINEAGE])
+        self.schema = written_schema(types, has_lineage=lineage is not None)
 
     @property
     def bytes_consumed(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.entities.column_types import JSON, NO_KINDS, Kinds
-from compactor.entities.entities import REPLACED
+from compactor.entities.entities import REPLACED, SINCE
 from compactor.entities.expressions import ID
 from compactor.entities.output import property_columns, written_schema
 from compactor.entities.spark_flows import TO_HOMES
@@ -79,7 +79,8 @@ def write_clusters(
         flows.append(taken.flow(folding.MEMBERS, to_target))
     on_progress("writing")
     options = replace(OPTIONS, threads=1)
-    schema = written_schema(dict.fromkeys(names, JSON))  # until the tasks have seen the values
+    # Until the tasks have seen the values, properties are JSON.
+    schema = written_schema(dict.fromkeys(names, JSON), has_lineage=bool(context.numbers))
     plan = plan_ingest(target.log, target.snapshot, schema, "merged entities", SORT, options)
     firsts = (target.first_updated + np.cumsum(counts) - counts).tolist()
     url, known = target.store.url, target.columns
@@ -138,9 +139,12 @@ def _changes(
 
 def _heads(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, parts, batches):
-        place_of_id = batch.schema.get_field_index(ID)
-        gone = pc.if_else(batch.column(REPLACED), batch.column(ID), pa.scalar(None, TEXT))
-        heads = batch.set_column(place_of_id, ID, gone).drop_columns([NODE])
+        heads = batch.drop_columns([NODE])
+        if SINCE in heads.schema.names:
+            heads = heads.drop_columns([SINCE])
+        else:
+            gone = pc.if_else(batch.column(REPLACED), batch.column(ID), pa.scalar(None, TEXT))
+            heads = heads.set_column(heads.schema.get_field_index(ID), ID, gone)
         heads = heads.append_column(TARGET, pa.array(targets))
         yield Packet(ROWS, 0, place, to_bytes([heads]))
 

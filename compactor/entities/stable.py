@@ -25,9 +25,9 @@ from lsm_fragment.arrays.nested import build_list
 
 COLUMNS: Final = (ID, DELETED, REPLACED, MEMBERS, SINCE)
 """What `Histories.of` reads of a table."""
-_LIVING, _DELETED, _REPLACED = range(3)
+LIVING_ROW, DELETED_ROW, REPLACED_ROW = range(3)
 """Kinds of rows, in the order in which clusters take their ids."""
-_NEW: Final = -1
+NEW: Final = -1
 """Stands for the age of a member that no row has."""
 
 
@@ -55,7 +55,7 @@ class Histories(NamedTuple):
         is_deleted, is_replaced = (
             np.asarray(pc.fill_null(table[name], False)) for name in (DELETED, REPLACED)
         )
-        kinds = np.where(is_replaced, _REPLACED, np.where(is_deleted, _DELETED, _LIVING))
+        kinds = np.where(is_replaced, REPLACED_ROW, np.where(is_deleted, DELETED_ROW, LIVING_ROW))
         counts, members = list_parts(_whole(table[MEMBERS]))
         _, since = list_parts(_whole(table[SINCE]))
         return cls(
@@ -78,6 +78,9 @@ class Histories(NamedTuple):
         return members.take(rows), since.take(rows)
 
 
+NO_HISTORIES: Final = Histories.of(())
+
+
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -90,7 +93,7 @@ class Lineage:
     names: pa.Array
     """Name of each entity, by number."""
     since: I64
-    """`_updated` of the row in which each was written first, or `_NEW`."""
+    """`_updated` of the row in which each was written first, or `NEW`."""
     rank: I64
     """Order of entities of one age: by dataset, then id."""
     histories: Histories
@@ -102,7 +105,7 @@ class Lineage:
         """
         owner = np.repeat(np.arange(len(counts)), counts)
         since = self.since[members]
-        since = np.where(since == _NEW, updated[owner], since)
+        since = np.where(since == NEW, updated[owner], since)
         order = np.lexsort((self.rank[members], since, owner))
         names = self.names.take(pa.array(members[order])).cast(pa.string())
         return (
@@ -118,21 +121,29 @@ def stable_ids(
 
     numbers: of the datasets, which they keep in all runs.
     """
-    lineage = _lineage(datasets, numbers, histories)
+    lineage = lineage_of(datasets, numbers, histories)
     owner = np.empty(len(lineage.names), np.int64)  # cluster of each entity
     owner[clusters.members] = np.repeat(np.arange(len(clusters.counts)), clusters.counts)
-    row_of = _matched(_claims(clusters, lineage, owner), len(clusters.counts))
+    row_of = matched(_claims(clusters, lineage, owner), len(clusters.counts))
     ids = histories.ids.take(pa.array(row_of, mask=row_of < 0))
     new = np.flatnonzero(row_of < 0)
     if not len(new):
         return ids, lineage
-    given = _new_ids(keys_of(lineage.names.take(pa.array(_oldest(lineage, owner, new)))), histories)
+    wanted = keys_of(lineage.names.take(pa.array(oldest_of(lineage, owner, new))))
+    given = new_ids(wanted, histories.ids)
     at = np.where(row_of < 0, 0, np.arange(len(row_of)))
     at[new] = len(ids) + np.arange(len(new))
     return pa.concat_arrays([ids, given]).take(pa.array(at)), lineage
 
 
-def _lineage(datasets: Sequence[Entities], numbers: Sequence[int], histories: Histories) -> Lineage:
+def lineage_of(
+    datasets: Sequence[Entities],
+    numbers: Sequence[int],
+    histories: Histories = NO_HISTORIES,
+    since: I64 | None = None,
+) -> Lineage:
+    """Returns what is known of entities. since: `_updated` of each where it is known; None: as the histories
+    say."""
     names = [
         pc.binary_join_element_wise(text_scalar(str(number)), each.ids, text_scalar("|"))
         for number, each in zip(numbers, datasets, strict=True)
@@ -141,22 +152,24 @@ def _lineage(datasets: Sequence[Entities], numbers: Sequence[int], histories: Hi
     of = np.repeat(np.array(numbers, np.int64), [each.rows for each in datasets])
     rank = np.empty(len(whole), np.int64)
     rank[np.argsort(of, kind="stable")] = np.arange(len(whole))
-    is_known = histories.kinds[histories.owner] != _REPLACED
+    if since is not None:
+        return Lineage(whole, since, rank, histories)
+    is_known = histories.kinds[histories.owner] != REPLACED_ROW
     at = pc.index_in(whole, value_set=histories.members.filter(pa.array(is_known)))
-    since = np.full(len(whole), _NEW, np.int64)
+    since = np.full(len(whole), NEW, np.int64)
     there = np.asarray(at.is_valid())
     since[there] = histories.since[is_known][np.asarray(at.drop_null())]
     return Lineage(whole, since, rank, histories)
 
 
-class _Claims(NamedTuple):
+class Claims(NamedTuple):
     """Clusters and the rows whose ids they may take, strongest first."""
 
     clusters: I64
     rows: I64
 
 
-def _claims(clusters: Clusters, lineage: Lineage, owner: I64) -> _Claims:
+def _claims(clusters: Clusters, lineage: Lineage, owner: I64) -> Claims:
     """Finds a claim for each entity that a row has, and for each replaced row whose oldest member is there.
 
     Living clusters claim before deleted ones, and ids of living rows before those of deleted and of replaced
@@ -166,7 +179,7 @@ def _claims(clusters: Clusters, lineage: Lineage, owner: I64) -> _Claims:
     is_first = np.diff(histories.owner, prepend=-1) > 0
     kinds = histories.kinds[histories.owner]
     entities = pc.index_in(histories.members, value_set=lineage.names)
-    claims = np.asarray(entities.is_valid()) & (is_first | (kinds != _REPLACED))
+    claims = np.asarray(entities.is_valid()) & (is_first | (kinds != REPLACED_ROW))
     entity = np.asarray(entities.filter(pa.array(claims))).astype(np.int64)
     rows, by = histories.owner[claims], owner[entity]
     is_deleted = np.asarray(clusters.deleted)[by]
@@ -177,10 +190,10 @@ def _claims(clusters: Clusters, lineage: Lineage, owner: I64) -> _Claims:
     )
     pairs = np.stack([by[order], rows[order]], axis=1)
     _, firsts = np.unique(pairs, axis=0, return_index=True)
-    return _Claims(*pairs[np.sort(firsts)].T)
+    return Claims(*pairs[np.sort(firsts)].T)
 
 
-def _matched(claims: _Claims, clusters: int) -> I64:
+def matched(claims: Claims, clusters: int) -> I64:
     """Returns the row whose id each cluster takes, -1 for none: the strongest claim first."""
     found = np.full(clusters, -1, np.int64)
     if not len(claims.rows):
@@ -198,23 +211,26 @@ def _matched(claims: _Claims, clusters: int) -> I64:
     return found
 
 
-def _oldest(lineage: Lineage, owner: I64, clusters: I64) -> I64:
+def oldest_of(lineage: Lineage, owner: I64, clusters: I64) -> I64:
     """Returns the oldest entity of each cluster. clusters: ascending."""
     wanted = np.flatnonzero(np.isin(owner, clusters))
     since = lineage.since[wanted]
-    age = np.where(since == _NEW, np.iinfo(np.int64).max, since)
+    age = np.where(since == NEW, np.iinfo(np.int64).max, since)
     order = np.lexsort((lineage.rank[wanted], age, owner[wanted]))
     in_order = wanted[order]
     return in_order[np.diff(owner[in_order], prepend=-1) > 0]
 
 
-def _new_ids(wanted: pa.Array, histories: Histories) -> pa.Array:
-    """Returns distinct ids that no row has: those wanted, or with a number if a row has them."""
-    is_used = np.asarray(pc.is_in(wanted, value_set=histories.ids))
+def new_ids(wanted: pa.Array, known: pa.Array) -> pa.Array:
+    """Returns distinct ids that no row has: those wanted, or with a number if a row has them.
+
+    known: ids of rows, at least those that differ from one wanted by numbers at their ends.
+    """
+    is_used = np.asarray(pc.is_in(wanted, value_set=known))
     if not is_used.any():
         return wanted
     found = wanted.to_pylist()
-    used = {*histories.ids.to_pylist(), *found}
+    used = {*known.to_pylist(), *found}
     for place in sorted(np.flatnonzero(is_used).tolist(), key=found.__getitem__):
         number = 2
         while (name := f"{found[place]}~{number}") in used:

@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from compactor.cli.main import run as command
 from compactor.entities.entity_merge import merged_batches
-from compactor.entities.on_spark import SparkEntityMerge
-from compactor.entities.run import EntityRun
 from compactor.errors import UsageError
 from compactor.read.scan import scan
 from compactor.settings.compaction import Strategy as Compaction
@@ -166,12 +164,6 @@ def test_members_that_came_and_went_end_no_entity(table: Table) -> None:
     with refuses(UsageError, "4 of the table's 20"):
         run(spec("A a", "B b", version=2, equality=RULES, identity="stable", min_ended=1,
                  max_ended_percent=19), table.store, table.folder, allow_changes=False)  # fmt: skip
-
-
-def test_spark_leaves_stable_ids_to_one_process(tmp_path: Path) -> None:
-    write(tmp_path, {"A": [], "B": []})
-    with refuses(UsageError):
-        SparkEntityMerge(EntityRun(spec=STABLE, store=MemoryStore(), folder=str(tmp_path)))
 
 
 def test_columns_of_members_are_no_properties_and_not_among_the_lines(

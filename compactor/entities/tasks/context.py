@@ -28,6 +28,9 @@ GROUP: Final = "group"
 TARGET: Final = "target"
 RULE: Final = "rule"
 TEXT_OF_VALUE: Final = "text"
+IS_NEW: Final = "is_new"
+ROOT: Final = "root"
+"""An id without the numbers at its end, by which ids meet that could be given twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class Context:
     texts: tuple[str, ...] = ()
     """Texts by which users name entities."""
     numbers: tuple[int, ...] = ()
-    """Number of each dataset, which it keeps in all runs."""
+    """Number of each dataset, which it keeps in all runs; empty unless ids stay."""
     aside: tuple[Aside, ...] = ()
     """Values of each rule that link nothing, once they are known."""
 

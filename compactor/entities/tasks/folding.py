@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.common.clock import random_id
 from compactor.entities.clusters import Clusters, cluster_ids
 from compactor.entities.column_types import Kinds, type_in
-from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, Entities
+from compactor.entities.entities import DELETED, REPLACED, SIGNATURE, SINCE, Entities
 from compactor.entities.expressions import ID
 from compactor.entities.fold import end_to_end
 from compactor.entities.output import Difference, EntityBatches
@@ -24,6 +24,12 @@ from compactor.entities.tasks.lines import (
     entities_at,
     from_batch,
     ints_of,
+)
+from compactor.entities.tasks.naming import (
+    OLDEST,
+    OLDEST_SINCE,
+    histories_of_oldest,
+    lineage_in_part,
 )
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
@@ -45,7 +51,8 @@ def take(context: Context, home: Partition, given: TaskInput) -> TaskOutput:
         }
         names.update(name[1:] for name in here if name.startswith(PROPERTY))
         some = asked.slice(where.start, chosen.num_rows)
-        here |= {name: array_of(some, name) for name in (LABEL, "position", TARGET)}
+        own = {LABEL, "position", TARGET, SINCE} & set(some.column_names)
+        here |= {name: array_of(some, name) for name in own}
         here["dataset"] = pa.array(np.full(chosen.num_rows, dataset, np.int32))
         yield TaskRows(pa.RecordBatch.from_pydict(here))
     yield TaskSummary({"names": sorted(names)})
@@ -80,6 +87,7 @@ def fold(
     labels = [np.zeros(0, np.int64)]
     positions = [np.zeros(0, np.int64)]
     offsets = [np.zeros(0, np.int32)]
+    ages = [np.zeros(0, np.int64)]
     for number, batch in given:
         charge(batch.nbytes)
         if number == HEADS:
@@ -89,9 +97,12 @@ def fold(
             labels.append(np.asarray(batch.column(LABEL)))
             positions.append(np.asarray(batch.column("position")))
             offsets.append(np.asarray(batch.column("dataset")))
-    head = pa.Table.from_batches(heads).select([ID, LABEL, DELETED, REPLACED, SIGNATURE])
+            if context.numbers:
+                ages.append(np.asarray(batch.column(SINCE)))
+    head = pa.Table.from_batches(heads)
     is_gone = head.column(REPLACED)
-    gone = array_of(head.filter(is_gone), ID)
+    ended = head.filter(is_gone)
+    gone = array_of(ended, ID)
     head = head.filter(pc.invert(is_gone))
     head = head.take(pc.sort_indices(head.column(LABEL)))
     of = np.searchsorted(ints_of(head, LABEL), np.concatenate(labels))
@@ -99,11 +110,20 @@ def fold(
     counts = np.bincount(of, minlength=head.num_rows)
     entities = end_to_end(parts)
     # Ids of clusters may be long, so they are made of the members' again, and do not travel.
-    in_order = np.concatenate(offsets)[members].astype(np.int64)
+    datasets = np.concatenate(offsets).astype(np.int64)
+    names_in_order = entities.ids.take(pa.array(members))
+    lineage = None
+    if context.numbers:
+        numbers = np.array(context.numbers, np.int64)[datasets]
+        columns = [array_of(ended, name) for name in (OLDEST, OLDEST_SINCE)]
+        histories = histories_of_oldest(gone, *columns)
+        lineage = lineage_in_part(entities.ids, numbers, np.concatenate(ages), histories)
     clusters = Clusters(
         members,
         counts,
-        cluster_ids(context.spec.identity, in_order, entities.ids.take(pa.array(members)), counts),
+        array_of(head, ID)
+        if context.numbers
+        else cluster_ids(context.spec.identity, datasets[members], names_in_order, counts),
         array_of(head, DELETED),
         ints_of(head, SIGNATURE),
     )
@@ -116,6 +136,7 @@ def fold(
         first_updated,
         known,
         names,
+        lineage=lineage,
         now_unix_ms=now_unix_ms,
     )
     own = with_types(plan, known, rows.kinds)

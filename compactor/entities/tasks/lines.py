@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.entities import DELETED, SIGNATURE, U64, Entities
+from compactor.entities.entities import DELETED, SIGNATURE, SINCE, U64, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
-from compactor.entities.tasks.context import LABEL, NODE, Context, Partition
+from compactor.entities.tasks.context import IS_NEW, LABEL, NODE, ROOT, Context, Partition
 from compactor.entities.texts import I64, TEXT
 from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
 from compactor.stores.open import open_store
@@ -35,6 +35,14 @@ CLUSTER: Final = pa.schema(
         (NODE, pa.large_list(pa.int64())),
     ]
 )
+
+
+def cluster_schema(context: Context) -> pa.Schema:
+    """Returns the columns of clusters as they are compared with the table."""
+    if not context.numbers:
+        return CLUSTER
+    ages = (SINCE, pa.large_list(pa.int64()))
+    return pa.schema([*CLUSTER, ages, (IS_NEW, pa.bool_()), (ROOT, TEXT)])
 
 
 @dataclass(frozen=True)

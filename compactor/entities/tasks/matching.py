@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from compactor.entities.entities import SINCE
 from compactor.entities.expressions import ID
 from compactor.entities.matching import Aside, distinct_of, too_common
 from compactor.entities.rule_figures import RuleFigures, Shared, ValueFigures
@@ -22,6 +23,7 @@ from compactor.entities.tasks.context import (
     Partition,
 )
 from compactor.entities.tasks.lines import all_rows, array_of, ints_of, number_of
+from compactor.entities.tasks.naming import known_at_home
 from compactor.entities.texts import TEXT
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from compactor.stores.open import open_store
@@ -102,14 +104,38 @@ def edges_at_home(context: Context, home: Partition, given: TaskInput) -> Iterat
             yield pa.RecordBatch.from_pydict({"left": firsts[is_edge], "right": nodes[is_edge]})
 
 
-def label(context: Context, part: int, home: Partition, given: TaskInput) -> TaskOutput:
-    """Sends a line per entity of a home, with its component label, to parts by label.
+LINES: Final = 0
+
+
+CLAIMS: Final = 1
+"""Feeds of `label`, and inputs of the tasks that build clusters."""
+HISTORY: Final = 9
+"""Input of `label` behind all labels: what the table says of members."""
+
+
+def label(context: Context, part: int, home: Partition | None, given: TaskInput) -> TaskOutput:
+    """Sends a line per entity of a home, with its component label, to parts by label; and what the entities
+    claim, if ids stay.
 
     given: nodes and labels. A node without a label is its own component.
     """
+    if home is None:  # the table has members of which no dataset has one
+        yield TaskSummary({})
+        return
     labels = number_of(part, np.arange(sum(home.rows)))
-    for _, batch in given:
-        labels[np.asarray(batch.column(NODE)) & PLACE] = np.asarray(batch.column(LABEL))
+    charge, histories = context.memory(), []
+    for rank, batch in given:
+        if rank == HISTORY:
+            charge(batch.nbytes)
+            histories.append(batch)
+        else:
+            labels[np.asarray(batch.column(NODE)) & PLACE] = np.asarray(batch.column(LABEL))
+    since = None
+    if context.numbers:
+        lines = pa.Table.from_batches(part_rows(open_store(context.staging), home.members))
+        since, claims = known_at_home(context, lines, labels, histories)
+        if claims is not None and claims.num_rows:
+            yield TaskRows(claims, CLAIMS)
     start = 0
     for batch in part_rows(open_store(context.staging), home.members):
         end = start + batch.num_rows
@@ -118,6 +144,8 @@ def label(context: Context, part: int, home: Partition, given: TaskInput) -> Tas
             NODE: number_of(part, np.arange(start, end)),
             LABEL: labels[start:end],
         }
+        if since is not None:
+            columns[SINCE] = since[start:end]
         yield TaskRows(pa.RecordBatch.from_pydict(columns))
         start = end
     yield TaskSummary({})
