@@ -140,6 +140,7 @@ class SparkEntityMerge:
             names = self._named(context, values)
             nodes = [asked_in(self._spec, names, text).number for text in asked]
             assert values is not None
+            self._count_values(values)
             labels = self._labels(jobs, context, homes, values, tuple(nodes))
             known = replace(context, aside=self._aside)
             return Gathering(jobs, known, homes).explained(labels, self._pairs, nodes)

@@ -192,7 +192,7 @@ RUNS = st.lists(st.tuples(ENTITIES, ENTITIES, ENTITIES), min_size=1, max_size=3)
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     runs=RUNS,
-    identity=st.sampled_from(["composite", "first"]),
+    identity=st.sampled_from(["composite", "first", "stable"]),
     strategy=st.sampled_from(["default", "compact", "list"]),
     survivors=st.sampled_from([{}, {"k": "longest"}, {"m": {"newest": "k"}, "k": "list"}]),
     most=st.sampled_from([2, 3, 50]),
@@ -462,6 +462,43 @@ LINKED: dict[str, Any] = {
 }
 
 
+STABLE = spec("A a", "B b", version=2, equality=[*ON_K, ["eq", "a.k", "a.k"]], identity="stable")
+
+
+class TestStableIds:
+    def test_ids_ages_and_replaced_rows_are_those_of_one_process(
+        self, both: Both, tmp_path: Path
+    ) -> None:
+        """Clusters merge, are divided, take ids back, and get a number."""
+        both.run(STABLE)
+        for a, b in (
+            ({"a1": 1, "a2": 2}, {"b1": 3}),
+            ({"a1": 1, "a2": 1}, {"b1": 1}),
+            ({"a1": 1, "a2": 2}, {"b1": 2}),
+            ({"a2": 2}, {"b1": 3, "b2": 2}),
+            ({"a1": 1, "a2": None}, {"b1": 3, "b2": 2}),
+            ({"a1": 1, "a2": 5}, {"b1": 3, "b2": 2}),
+            ({}, {}),
+        ):
+            for name, links in (("A", a), ("B", b)):
+                rows_ = [
+                    {"_id": i, "_deleted": True} if k is None else {"_id": i, "k": k}
+                    for i, k in links.items()
+                ]
+                write(tmp_path, {name: rows_})
+            both.run(STABLE, parts=5)
+            both.run(STABLE, parts=1)
+        assert "0|a2~2" in {row["_id"] for row in rows(both.many)}
+        write(tmp_path, {"A": [{"_id": "a1", "k": 1}], "B": [{"_id": "b1", "k": 3}]})
+        both.run(STABLE, full=True)
+
+    def test_rows_of_another_identity_get_ids_that_stay(self, both: Both, tmp_path: Path) -> None:
+        write(tmp_path, {"A": [{"_id": "a1", "k": 1}, {"_id": "a2", "k": 1}], "B": []})
+        both.run(spec("A a", "B b", version=2, equality=[["eq", "a.k", "a.k"]]))
+        assert "new=1" in both.run(STABLE)
+        assert "new=0, changed=0" in both.run(STABLE)
+
+
 class TestLinks:
     @pytest.mark.parametrize("one_task_bytes", [None, 0], ids=["one task", "rounds"])
     @pytest.mark.parametrize(
@@ -480,7 +517,7 @@ class TestLinks:
         write(tmp_path, LINKED)
         rules = [["eq", "a.m", "b.m"], ["eq", "b.m", "b.m"]]
         if "on_too_many" in chosen:
-            rules.append(["eq", "a.k", "b.k"])
+            rules = [["eq", "a.k", "b.k"], ["eq", "b.k", "b.k"]]
         asked = spec("A a", "B b", version=2, equality=rules, **chosen)
         run_ = EntityRun(spec=asked, store=None, folder=str(tmp_path))
         one = EntityMerge(run_)

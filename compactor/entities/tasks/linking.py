@@ -103,7 +103,7 @@ def in_order(context: Context, given: TaskInput) -> TaskOutput:
     batches = []
     for _, batch in given:
         charge(batch.nbytes)
-        batches.append(batch)
+        batches.append(batch.select(LINK_ROWS.names))
     table = pa.Table.from_batches(batches, LINK_ROWS)
     for batch in table.sort_by([(name, "ascending") for name in LINK_ORDER]).to_batches():
         yield TaskRows(batch)

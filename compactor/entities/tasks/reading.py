@@ -32,7 +32,7 @@ from compactor.entities.tasks.lines import (
     pieces_of,
     staged,
 )
-from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
+from compactor.spark.shuffle.task import PLACE_BITS, TaskInput, TaskOutput, TaskRows, TaskSummary
 
 SAMPLED_CHARACTERS: Final = 128
 """Sample only the start of an id: it bounds ranges just as well."""
@@ -113,7 +113,7 @@ def settle(context: Context, part: int, given: TaskInput) -> TaskOutput:
         sum(d.nbytes for d in datasets),
     )
     names = {
-        text: [each._replace(number=int(number_of(part, np.int64(each.number)))) for each in some]
+        text: [each._replace(number=each.number + (part << PLACE_BITS)) for each in some]
         for text, some in names_in(context.spec, datasets, context.texts).items()
         if some
     }
