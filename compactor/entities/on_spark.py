@@ -6,8 +6,10 @@
     match     values that both sides of a rule have                  home
     connect   edges, each home's as a forest                         one task, or rounds beyond its memory
               connected components                                   home
+    (cut      clusters with a pair of `never`, each in a task        home)
     label     a line per entity                                      hash of the label
     cluster   ids and signatures                                     hash of the cluster's _id
+    (name     ids that rows of the table give)
     differ    comparison with the table; changes                     home
     take      whole entities of changed clusters                     range of the cluster's _id
     fold      fragments, committed at once by Spark's driver

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.entities.histories import check
+from tests.entities.histories import check, in_tasks
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_random_history_leaves_the_table_that_the_model_says(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize("seed", [4, 9])
+def test_tasks_leave_the_table_that_the_model_says(seed: int) -> None:
+    """On the stand-in for Spark."""
+    check(seed, in_tasks(), partly=False)

@@ -11,4 +11,6 @@ each home makes the edges among its own entities. No step collects all entities 
 value.
 
 The steps are one module each: `reading`, `matching`, `connecting`, `clustering`, `differing`, `folding`.
+Beside them `gathering` brings whole clusters into a task, where `linking` cuts, explains and lists links;
+`naming` finds ids that stay.
 """
