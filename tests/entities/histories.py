@@ -39,7 +39,23 @@ Merge = Callable[..., EntityMergeReport]
 
 DAY_SECONDS: Final = 86_400
 NAMES: Final = ("A", "B", "C")
-_SCALARS: Final[tuple[Any, ...]] = (0, 1, 2, "1", "a", "A", "", " \t", "é", None, True, 1.0, 1.5, [], {"n": 1})
+_SCALARS: Final[tuple[Any, ...]] = (
+    0,
+    1,
+    2,
+    "1",
+    "a",
+    "A",
+    "",
+    " \t",
+    "é",
+    None,
+    True,
+    1.0,
+    1.5,
+    [],
+    {"n": 1},
+)
 _SAME_IDS: Final = [("a._id", "b._id"), ("b._id", "c._id"), ("a._id", "c._id")]
 _OFTEN: Final = [("a.k", "b.k"), ("a.k", "a.k"), ("b.k", "c.k"), ("b.l", "c.l"), ("c.l", "c.l")]
 """Rules that hold of many."""
