@@ -120,7 +120,8 @@ def test_ingest_compact_verify_export_and_head_agree(
     )
     assert list(report) == [
         "version", "tasks", "input_fragments", "output_fragments", "rows_in", "rows_out", "bytes_in",
-        "bytes_out", "gets", "puts", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes", "copied_rows",
+        "bytes_out", "gets", "puts", "resumed_gets", "restarts", "replayed_inputs", "spilled_bytes",
+        "copied_rows",
         "dropped_rows", "dropped_by_reason",
         "stage_seconds", "cpu_seconds", "task_seconds", "peak_rss_bytes", "peak_charged_bytes", "seconds",
         "predicted",

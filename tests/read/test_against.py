@@ -118,7 +118,7 @@ def test_properties_and_skip_indexes_change_no_rows(store: MemoryStore) -> None:
     table = filled(store)
     table.tag("start")
     table.alter(properties={"level0_trigger_runs": 8})
-    table.alter(skips={"n": "bloom"})
+    table.alter(skips={"n": SkipKind.BLOOM})
     table.alter(renames={"n": "m"})
     report = table.verify(against="start")
     assert report.against is not None
