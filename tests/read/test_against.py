@@ -10,6 +10,7 @@ from msgspec import structs
 
 from compactor import Policy, Strategy, Table
 from compactor.errors import UsageError, VersionNotFoundError
+from compactor.predicate.skipping.spec import SkipKind
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
