@@ -19,12 +19,17 @@ _ONLY_EXPIRES: Final = frozenset((Operation.EXPIRE, Operation.UNDO))
 
 
 def appended_rows(
-    since: Snapshot, versions: Iterable[Version], table: TableMetadata, *, skips_others: bool
+    since: Snapshot,
+    versions: Iterable[Version],
+    table: TableMetadata,
+    *,
+    skips_others: bool,
+    url: str,
 ) -> Iterator[VersionChange]:
     """Yields the rows that each version appended. Rows that expire are left out.
 
-    skips_others: passes versions over that delete or replace rows. table: see `planned_changes`. Raises
-    `UsageError` for such a version without that, once it is reached.
+    skips_others: passes versions over that delete or replace rows. table: see `planned_changes`. url: the
+    table's address. Raises `UsageError` for such a version without that, once it is reached.
     """
     if since.metadata is not None:
         check_types(since.metadata, table, since.version)
@@ -37,9 +42,9 @@ def appended_rows(
                 yield VersionChange(version.number, (), (StoredRows(changes.adds),))
         elif changes.operation not in KEEPS_ROWS | _ONLY_EXPIRES and not skips_others:
             raise UsageError(
-                f"version {version.number} ({changes.operation}) deletes or replaces rows, which a stream of "
-                "appended rows does not show: read all changes by option changes=true, or pass such versions "
-                "over by skip_change_commits=true"
+                f"{url}: version {version.number} ({changes.operation}) deletes or replaces rows, which a "
+                "stream of appended rows does not show: read all changes by option changes=true, or pass "
+                "such versions over by skip_change_commits=true"
             )
 
 

@@ -223,7 +223,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._options.changes:
             return planned_changes(since, versions, table)
         skips = self._options.skip_change_commits
-        return appended_rows(since, versions, table, skips_others=skips)
+        return appended_rows(since, versions, table, skips_others=skips, url=self._url)
 
     def _tasks_of_changes(self, task: StreamTask, first: int, until: int) -> list[StreamTask]:
         if self._planned is None or self._planned[:2] != (first, until):
