@@ -41,6 +41,7 @@ from tests.simulation.run import (
     simulate,
     spawn_alterations,
     spawn_deletes,
+    spawn_deletes_of_keys,
     spawn_few,
     spawn_lives,
     spawn_many,
@@ -573,5 +574,5 @@ MUTATIONS = [
     Mutation("changes tell deleted rows", _deleted_rows_are_not_told, 0, spawn_lives),
     Mutation("changes tell no rows that stay", _rows_that_stay_are_told, 0, spawn_lives),
     Mutation("merged rows are told by all of their rows", _merged_rows_are_told_by_what_came, 0, spawn_lives),
-    Mutation("deleted keys are carried to merged rows", _deleted_keys_are_not_carried, 0, spawn_lives),
+    Mutation("deleted keys are carried, too", _deleted_keys_are_not_carried, 0, spawn_deletes_of_keys),
 ]  # fmt: skip

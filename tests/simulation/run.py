@@ -161,6 +161,12 @@ def spawn_deletes(world: World) -> None:
         world.scheduler.spawn(f"deleter{number}", partial(deleter, world, 8))
 
 
+def spawn_deletes_of_keys(world: World) -> None:
+    """Deletes that come while compactions merge the rows of each key."""
+    world.merge_rows()
+    spawn_deletes(world)
+
+
 def spawn_vacuums(world: World) -> None:
     """Log files that go while others commit, everybody slow."""
     world.shared.chances = Chances(slow=0.1, hesitate=0.3)
