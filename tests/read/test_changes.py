@@ -115,8 +115,11 @@ class History:
         return pa.table(columns | {name: values.slice(0, count) for name, values in more.items()})
 
     def step(self) -> None:
-        names = ("append", "delete", "compact", "full", "alter", "restore", "undo", "widen", "wait")
-        name = self.random.choices(names, (8, 4, 4, 2, 2, 1, 1, 1, 2))[0]
+        acts = {
+            "append": 8, "overwrite": 2, "update": 2, "delete": 3, "compact": 4, "full": 2, "alter": 2,
+            "set": 1, "tag": 1, "restore": 1, "undo": 1, "widen": 1, "wait": 2,
+        }  # fmt: skip
+        [name] = self.random.choices(list(acts), list(acts.values()))
         try:
             getattr(self, name)()
             self.done.append(f"{name} {self.table.version}")
@@ -132,6 +135,25 @@ class History:
         dtype = self.random.choice([pa.int16(), pa.int64(), pa.float64()])
         array = pa.array([int(value * 100) for value in values], dtype)
         self.table.append(self.rows(**{f"n{number}": array}))
+
+    def overwrite(self) -> None:
+        low = self.random.randrange(25)
+        rows = self.rows()
+        keys = rows["k"].to_pylist()
+        wanted = [key is not None and low <= key <= low + 9 for key in keys]
+        self.table.overwrite(rows.filter(pa.array(wanted)), f"k BETWEEN {low} AND {low + 9}")
+
+    def update(self) -> None:
+        low = self.random.randrange(25)
+        self.table.update(
+            f"k BETWEEN {low} AND {low + 3}", {"v": self.random.choice(["'u'", None])}
+        )
+
+    def set(self) -> None:
+        self.table.alter(properties={"level0_compression_level": self.random.randrange(3)})
+
+    def tag(self) -> None:
+        self.table.tag(self.random.choice("ab"), move=True, keep_later=True)
 
     def delete(self) -> None:
         low = self.random.randrange(25)
