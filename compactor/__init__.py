@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from compactor.settings.compaction import CompactionSettings as CompactionSettings
     from compactor.settings.compaction import Policy as Policy
     from compactor.settings.compaction import Strategy as Strategy
+    from compactor.settings.writers import Reaction as Reaction
     from compactor.table.metadata import TimeWindows as TimeWindows
     from compactor.table.vacuum import VacuumReport as VacuumReport
     from compactor.write.alter import AlterReport as AlterReport
@@ -76,6 +77,7 @@ _PLACES = {
     "PlannedCompaction": "compactor.compaction.plan_report",
     "PlannedMove": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
+    "Reaction": "compactor.settings.writers",
     "RestoreReport": "compactor.write.restore",
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
@@ -116,6 +118,7 @@ __all__ = [
     "PlannedCompaction",
     "PlannedMove",
     "Policy",
+    "Reaction",
     "RestoreReport",
     "RowFunction",
     "RowKind",

@@ -41,8 +41,10 @@ from compactor.settings.fields import Threads
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.write.alter import Alteration, AlterReport, alter_report, alter_table
+from compactor.write.back_pressure import BackPressure, DebtWarning
 from compactor.write.delete import DeleteReport, delete_rows
 from compactor.write.ingest import (
     Adding,
@@ -81,6 +83,10 @@ class _Counting(Silent):
 
 class Table(TableView):
     """One table at one version."""
+
+    def __init__(self, log: CommitLog, snapshot: Snapshot) -> None:
+        super().__init__(log, snapshot)
+        self._on_debt = DebtWarning()
 
     @classmethod
     @checked
@@ -133,6 +139,10 @@ class Table(TableView):
         Columns that the table lacks are added to it. Unnamed levels of a pandas index are left out. Raises
         `InputError` with the column for values that do not fit, and any exception of the stream itself, such
         as a generator's; then nothing is added.
+
+        While compactions lag behind, `options.back_pressure`, or else the table's property of this name,
+        decides: "warn" (default) logs a warning, "wait" pauses, and raises `BackPressureError` if they have
+        not caught up after ten minutes.
         """
         return self._ingest(rows, None, options, Adding(on_progress or _ignore))
 
@@ -187,8 +197,8 @@ class Table(TableView):
         options: IngestOptions | None,
         adding: Adding | None = None,
     ) -> IngestReport:
-        latest = self._log.refresh()
         options = options or IngestOptions()
+        adding = adding or Adding()
         try:
             sort = None if sort_by is None else parse_sort_schema(sort_by)
         except SchemaError as error:
@@ -198,7 +208,15 @@ class Table(TableView):
         if isinstance(rows, (Scan, OpenFragment)):
             rows = rows.to_reader()  # the C interface would lose exceptions
         if isinstance(rows, (str, PathLike)):
-            report = ingest_file(self._store, self._log, fspath(rows), sort, options, adding=adding)
+            report = ingest_file(
+                self._store,
+                self._log,
+                fspath(rows),
+                sort,
+                options,
+                adding=adding,
+                on_debt=self._on_debt,
+            )
         elif options.promotes:
             raise UsageError(
                 "options.promotes: works for files only, because it reads the rows twice"
@@ -208,6 +226,8 @@ class Table(TableView):
                 StreamBatches(rows, DEFAULT_BATCH_BYTES) as batches,
                 closing(ThreadPool(options.threads)) as pool,
             ):
+                pressure = BackPressure(options.told, on_debt=self._on_debt)
+                latest = adding.admitted(self._log, pressure)
                 if latest.metadata is None and (sort or batches.sort) is None:
                     raise UsageError(
                         "sort_by: name the columns that sort the new table, such as 'service,time:desc'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -31,11 +31,8 @@ from compactor.errors import (
     message_of,
 )
 from compactor.files.text_options import TextOptions
-from compactor.planner.debt import Debt, Pressure
-from compactor.settings.compaction import CompactionSettings, Policy
-from compactor.settings.properties import told_by, tuned
+from compactor.settings.properties import told_by
 from compactor.telemetry.metrics import mapping
-from compactor.write.back_pressure import BackPressure, Reaction
 from compactor.write.ingest import Adding, ByteProgress, FilesIngest, IngestReport
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
@@ -68,8 +65,6 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. R
 @click.option("--promote", "promotes", multiple=True, type=column_name, metavar="COLUMN",
               help="Turn a map or struct column into one column for each key, COLUMN.KEY.")  # fmt: skip
 @csv_options
-@click.option("--back-pressure", type=click.Choice([str(r) for r in Reaction]), default="warn",
-              show_default=True, help="What to do when compactions lag behind.")  # fmt: skip
 @click.option("--one-commit", is_flag=True,
               help="Add all files in one commit: all of their rows appear at once, or none do.")  # fmt: skip
 @click.option(
@@ -95,7 +90,6 @@ def ingest_command(
     files: tuple[str, ...],
     promotes: tuple[str, ...],
     text: TextOptions,
-    back_pressure: str,
     one_commit: bool,
     overwrite: bool,
     where: str | None,
@@ -112,13 +106,7 @@ def ingest_command(
     adding = _adding(overwrite=overwrite, where=where, upsert=upsert)
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
-    warner = _Warner()
     told = options.told
-    pressure = BackPressure(
-        Reaction(back_pressure),
-        policy=tuned(Policy(), told),
-        settings=tuned(CompactionSettings(), told),
-    )
     with telemetry("ingest", address_of(table), targets) as telling:
         for path in files:
             check_input(path)
@@ -132,8 +120,7 @@ def ingest_command(
             ) as ingest,
             _saying_what_was_added(files, reports, in_one_commit=one_commit or adding.is_whole),
         ):
-            on_file = partial(_progress_of, _EachOnce(partial(pressure.admit, log, warner)))
-            for report in ingest.add(files, on_file, in_one_commit=one_commit):
+            for report in ingest.add(files, _progress_of, in_one_commit=one_commit):
                 reports.append(report)
                 for name in report.not_promoted:
                     why = f": {report.path} has no column {name!r}; nothing was promoted"
@@ -182,22 +169,8 @@ def _adding(*, overwrite: bool, where: str | None, upsert: bool) -> Adding:
     return Adding()
 
 
-class _EachOnce:
-    """Asks for each file whether it may be written, but not again if the file is read again."""
-
-    def __init__(self, admit: Callable[[], None]) -> None:
-        self._admit = admit
-        self._asked: set[str] = set()
-
-    def __call__(self, path: str) -> None:
-        if path not in self._asked:
-            self._asked.add(path)
-            self._admit()
-
-
 @contextmanager
-def _progress_of(admit: Callable[[str], None], path: str) -> Iterator[ByteProgress]:
-    admit(path)
+def _progress_of(path: str) -> Iterator[ByteProgress]:
     with progress(f"ingest {Path(path).name}", None) as advance:
         yield advance
 
@@ -230,23 +203,6 @@ def _superseded(report: IngestReport) -> str:
 def _taken_sort(report: IngestReport) -> str:
     taken = sort_text(report.sort_of_file)
     return f"; the table is sorted by {taken}, as the file says it is" if taken else ""
-
-
-class _Warner:
-    """A callback that warns once about compaction debt."""
-
-    def __init__(self) -> None:
-        self._has_warned = False
-
-    def __call__(self, debt: Debt) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            warn(
-                f"compaction debt {debt.score:.2f} (writers should "
-                f"{'stop' if debt.pressure is Pressure.STOP else 'slow down'}): "
-                f"{counted(debt.level0_runs, 'sorted run')} at level 0; run `compactor compact`, "
-                "or keep `compactor watch` running"
-            )
 
 
 def check_input(path: str) -> None:

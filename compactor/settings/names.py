@@ -23,6 +23,7 @@ _FLAGS: Final = {
 }
 IN_PYTHON: Final = {
     "aggregate": "options.rows.aggregates",
+    "back_pressure": "options.back_pressure",
     "delete_marker": "options.rows.delete_marker",
     "keep_tombstones": "options.rows.keeps_tombstones",
     "level0_trigger_runs": "policy.level0_trigger_runs",

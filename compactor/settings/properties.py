@@ -18,6 +18,7 @@ from compactor.settings.mistakes import instead_of
 from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
 from compactor.settings.vacuum import VacuumSettings
+from compactor.settings.writers import WriterSettings
 
 Value: TypeAlias = bool | int | float | str
 Properties: TypeAlias = tuple[tuple[str, Value], ...]
@@ -27,6 +28,7 @@ _Model = TypeVar("_Model", bound=Settings)
 _MODELS: Final[tuple[type[Settings], ...]] = (
     Policy,
     FragmentSettings,
+    WriterSettings,
     CompactionSettings,
     VacuumSettings,
 )

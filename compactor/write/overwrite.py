@@ -25,6 +25,7 @@ from compactor.table.conditions import condition_on
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from compactor.write.back_pressure import BackPressure
 from compactor.write.ingest import Adding, IngestPlan, commit_fragments
 from compactor.write.replacing import Replacing
 from compactor.write.search import until_current
@@ -54,6 +55,10 @@ class Overwrite(Adding):
         self._ids = ids
         self._bound: tuple[IngestPlan, Predicate] | None = None
         """The condition on the columns of a plan."""
+
+    def admitted(self, log: CommitLog, pressure: BackPressure) -> Snapshot:
+        """Waits for nothing if all rows are replaced, because nothing is left to compact then."""
+        return log.refresh() if self._where is None else super().admitted(log, pressure)
 
     def begin(self, log: CommitLog, latest: Snapshot) -> None:
         """Raises `UsageError` for an invalid condition, `TableNotFoundError` for one without a table."""

@@ -90,6 +90,7 @@ WRONG: list[tuple[Call, str]] = [
     (created(ttl=untyped(Ttl)("k", "1h")), "options.ttl.seconds"),
     (created(skips=untyped(SkipSpec)((("k", "tree"),))), "options.skips.columns.0.1"),
     (created(on_conflict="divide"), "options.on_conflict"),
+    (created(back_pressure="panic"), "options.back_pressure"),
     (created(rows_per_fragment=np.int64(0)), "options.rows_per_fragment"),
     (created(rows_per_fragment=np.float64(2)), "options.rows_per_fragment"),
     (created(promotes="t"), "options.promotes"),

@@ -20,7 +20,7 @@ from compactor.settings.arguments import checked
 from compactor.settings.names import IN_PYTHON, as_flag, as_option, in_python, settings_named
 
 KEYS: Final = [key for key in vars(setting_keys).values() if isinstance(key, Setting)]
-ONLY_ON_THE_COMMAND_LINE: Final = {"back_pressure", "retention", "shuffle_partitions", "since"}
+ONLY_ON_THE_COMMAND_LINE: Final = {"retention", "shuffle_partitions", "since"}
 
 
 def types_of_arguments() -> dict[str, set[type]]:

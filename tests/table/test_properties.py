@@ -14,14 +14,14 @@ from compactor.errors import ConfigError, TableError
 from compactor.planner.debt import Debt, Pressure
 from compactor.read.fragment_columns import open_fragment
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
-from compactor.settings.properties import MODEL_OF, NO_PROPERTIES
+from compactor.settings.properties import MODEL_OF, NO_PROPERTIES, changed, tuned
 from compactor.settings.vacuum import VacuumSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata, TimeWindows
 from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from compactor.write.alter import Alteration, alter_table
-from compactor.write.back_pressure import BackPressure, Reaction
+from compactor.write.back_pressure import BackPressure
 from compactor.write.ingest.settings import IngestSettings
 from compactor.write.restore import restore_version
 from lsm_fragment.container.writer import WriterOptions
@@ -207,12 +207,13 @@ def test_one_compression_level_counts_for_all_levels() -> None:
 # --- writers ---
 
 
-def pressure_on(world: World, log: CommitLog, **told: Any) -> list[Debt]:
-    """Admits a writer that waits; returns what it was told."""
+def pressure_on(log: CommitLog, **told: Any) -> list[Debt]:
+    """Admits a writer that waits; returns the debt that is not healthy."""
     said: list[Debt] = []
-    gate = BackPressure(Reaction.WAIT, max_wait_seconds=60, clock=world.clock, **told)
-    gate.admit(log, said.append)
-    return said
+    properties = changed((), {"back_pressure": "wait", **told})
+    gate = BackPressure(properties, on_debt=lambda _, debt: said.append(debt), max_wait_seconds=60)
+    gate.admit(log)
+    return [debt for debt in said if debt.pressure is not Pressure.HEALTHY]
 
 
 def test_writers_and_compactions_that_wait_for_100_runs_do_not_wait_for_each_other() -> None:
@@ -222,10 +223,9 @@ def test_writers_and_compactions_that_wait_for_100_runs_do_not_wait_for_each_oth
         table.append(rows_of(first))
     assert not table.plan().compactions
     assert table.plan().debt.level0_runs == 45
-    world = World()
-    before = world.clock.now_ms
-    assert pressure_on(world, table._log) == []
-    assert world.clock.now_ms == before
+    before = table._log.clock.now_unix_ms()
+    assert pressure_on(table._log) == []
+    assert table._log.clock.now_unix_ms() == before
 
 
 def test_writers_wait_by_the_thresholds_of_the_table() -> None:
@@ -235,17 +235,18 @@ def test_writers_wait_by_the_thresholds_of_the_table() -> None:
     for _ in range(4):
         world.ingest(0, 9)
     with refuses(TableError, "5 sorted runs"):
-        pressure_on(world, world.log())
+        pressure_on(world.log())
 
 
 def test_a_writer_does_not_wait_for_compactions_that_are_not_due() -> None:
     world = World()
     for first in range(0, 50, 10):
         world.ingest(first, first + 9)
-    policy = Policy(strategy=Strategy.OVERLAPPING, level0_trigger_runs=2, slow_runs=2, stop_runs=4)
+    told = {"strategy": "overlapping", "level0_trigger_runs": 2, "slow_runs": 2, "stop_runs": 4}
+    policy = tuned(Policy(), changed((), told))
     assert not world.driver("one", policy=policy).plan(world.snapshot())
     before = world.clock.now_ms
-    (debt,) = pressure_on(world, world.log(), policy=policy)
+    (debt,) = pressure_on(world.log(), **told)
     assert debt.pressure is Pressure.STOP
     assert world.clock.now_ms - before <= 5000
 

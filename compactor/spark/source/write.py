@@ -42,6 +42,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
+from compactor.write.back_pressure import BackPressure
 from compactor.write.ingest import IngestPlan, commit_fragments, plan_ingest, write_fragments
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.validity import check_whole
@@ -150,6 +151,16 @@ def _check_case(known: pa.Schema | None, schema: StructType, url: str) -> None:
             )
 
 
+def wait_for_compactions(plan: WritePlan) -> None:
+    """Holds a write back while compactions lag behind, as an ingest. Raises `BackPressureError`.
+
+    An overwrite leaves nothing to compact.
+    """
+    if not plan.overwrites:
+        with named_as_options():
+            BackPressure(plan.ingest.options.told).admit(CommitLog(open_store(plan.url)))
+
+
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragments:
     """Runs one attempt of a task; its fragments get unique names."""
     context = TaskContext.get()
@@ -246,6 +257,8 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan_write(call, schema, overwrites)
         if self._plan.app_id is not None and self._plan.batch is None:
             raise UsageError("fragments: app_id: also number the batch by option batch_id")
+        # Spark makes one writer of a batch job, before its tasks.
+        wait_for_compactions(self._plan)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFragments:
         """Writes the rows of one task. Raises `StoreError`, `FormatError`."""
@@ -283,6 +296,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError(
                 "fragments: Spark does not tell which query this is: set option app_id, and never change it"
             )
+        # Not before the tasks: Spark makes two writers of each batch, and does not tell them apart.
+        wait_for_compactions(plan)
         commit_rows(plan, messages, Batch(app_id, batchId))
 
 

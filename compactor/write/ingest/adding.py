@@ -9,6 +9,7 @@ import pyarrow as pa
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
+from compactor.write.back_pressure import BackPressure
 from compactor.write.ingest.commit import Amend, commit_fragments, unchanged
 from compactor.write.ingest.plan import IngestPlan
 
@@ -31,6 +32,13 @@ class Adding:
         self._rows = 0
         self.replaced_rows = 0
         """Number of rows that the commit deleted."""
+
+    def admitted(self, log: CommitLog, pressure: BackPressure) -> Snapshot:
+        """Returns the newest snapshot, once compactions have caught up so far that rows may be added.
+
+        Raises what `BackPressure.admit` raises.
+        """
+        return pressure.admit(log)
 
     def begin(self, log: CommitLog, latest: Snapshot) -> None:
         """Is called before rows are read. Raises `UsageError`, `TableError` if the table forbids it."""

@@ -25,6 +25,7 @@ from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
+from compactor.write.back_pressure import BackPressure, OnDebt
 from compactor.write.file_schema import OnConflict, conflicting, same_kind
 from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.agreed_types import Agreed, agreed_types, types_of, with_agreed
@@ -70,12 +71,14 @@ class FilesIngest:
         ids: Ids = random_id,
         skips_empty: bool = False,
         adding: Adding | None = None,
+        on_debt: OnDebt | None = None,
     ) -> None:
         """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file.
 
         skips_empty: adds nothing for text files without rows to tell their columns, instead of an error.
-        adding: how rows join the table; None appends them.
+        adding: how rows join the table; None appends them. on_debt: as for `BackPressure`.
         """
+        self._pressure = BackPressure(options.told, on_debt=on_debt)
         self._adding = adding or Adding()
         self._skips_empty = skips_empty
         self._store = store
@@ -110,14 +113,17 @@ class FilesIngest:
 
         on_file: entered with each path while the file is read; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
-        table nor a sort schema, `UsageError` for a sort schema other than the table's.
+        table nor a sort schema, `UsageError` for a sort schema other than the table's, and what
+        `BackPressure.admit` raises, before each commit.
         """
         commit: NextCommit | None = None
         in_one_commit = in_one_commit or self._adding.is_whole
         for path, following in itertools.zip_longest(paths, paths[1:]):
-            commit = commit or NextCommit(
-                self._store, self._log, self._adding, is_whole=in_one_commit
-            )
+            if commit is None:
+                latest = self._adding.admitted(self._log, self._pressure)
+                commit = NextCommit(
+                    self._store, self._log, latest, self._adding, is_whole=in_one_commit
+                )
             try:
                 with on_file(path) as on_progress:
                     self._read(path, following, commit, on_progress)
@@ -271,9 +277,10 @@ def ingest_file(
     *,
     ids: Ids = random_id,
     adding: Adding | None = None,
+    on_debt: OnDebt | None = None,
 ) -> IngestReport:
     """Adds one file's rows to the table, as `FilesIngest.add` does."""
-    with FilesIngest(store, log, sort, options, ids=ids, adding=adding) as ingest:
+    with FilesIngest(store, log, sort, options, ids=ids, adding=adding, on_debt=on_debt) as ingest:
         (report,) = ingest.add([path])
         return report
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
 from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.fitting import FittingCheck
 from compactor.write.ingest.fragments import FragmentsOfFiles, WrittenFragments, names_of_files
@@ -69,12 +70,14 @@ class Together:
 class NextCommit:
     """The files that the next commit adds."""
 
-    def __init__(self, store: Store, log: CommitLog, adding: Adding, *, is_whole: bool) -> None:
-        """is_whole: whether all files are added, or none."""
+    def __init__(
+        self, store: Store, log: CommitLog, before: Snapshot, adding: Adding, *, is_whole: bool
+    ) -> None:
+        """before: the newest snapshot. is_whole: whether all files are added, or none."""
         self._store, self._log, self._is_whole = store, log, is_whole
         self._adding = adding
-        self._before = log.refresh()
-        adding.begin(log, self._before)
+        self._before = before
+        adding.begin(log, before)
         self.snapshot = self._before
         """What the next file sees: the table with the columns of the files before."""
         self._files: list[Together | str] = []

@@ -14,6 +14,7 @@ from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
 from compactor.settings.properties import Properties, changed
+from compactor.settings.writers import Reaction
 from compactor.table.metadata import TimeWindows
 from compactor.write.file_schema import OnConflict
 from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
@@ -46,6 +47,8 @@ class IngestOptions:
     """How text files differ from UTF-8 and usual CSV."""
     properties: Mapping[str, str | int | float] = field(default_factory=dict)
     """Properties of a new table. For one that exists they count for this ingest."""
+    back_pressure: Annotated[Reaction, Strict(False)] | None = None
+    """What to do when compactions lag behind; None means the table's property of this name."""
     promotes: tuple[str, ...] = ()
     """Map or struct columns of files to split into one column per key."""
     buffer_bytes: PositiveInt = BUFFER_BYTES
@@ -59,9 +62,10 @@ class IngestOptions:
     @property
     def told(self) -> Properties:
         """The properties that were chosen explicitly. Raises `ConfigError`."""
-        sizes = {
+        fields = {
             "rows_per_fragment": self.rows_per_fragment,
             "max_rows_per_row_group": self.max_rows_per_row_group,
+            "back_pressure": self.back_pressure,
         }
-        chosen = {name: value for name, value in sizes.items() if value is not None}
+        chosen = {name: value for name, value in fields.items() if value is not None}
         return changed(changed((), self.properties), chosen)

@@ -36,6 +36,7 @@ from compactor.settings.fragments import (
 )
 from compactor.settings.model import Settings
 from compactor.settings.properties import pairs
+from compactor.settings.writers import BackPressureReaction, Reaction
 from compactor.table.metadata import TimeWindows
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest.options import IngestOptions
@@ -54,13 +55,14 @@ def _pairs(kinds: type[StrEnum], word: str) -> BeforeValidator:
 class IngestSettings(Settings):
     """Settings of an ingest, from texts or values.
 
-    `on_conflict` applies to the ingest, and so do the sizes of fragments and row groups, which a new table
-    keeps as properties. The others apply only to a new table.
+    `on_conflict` applies to the ingest, and so do the sizes of fragments and row groups and the reaction to
+    debt, which a new table keeps as properties. The others apply only to a new table.
     """
 
     sort_by: str | None = Field(default=None, description="Sort schema of a new table.")
     rows_per_fragment: RowsPerFragment = DEFAULT_ROWS_PER_FRAGMENT
     max_rows_per_row_group: RowsPerRowGroup = DEFAULT_ROWS_PER_ROW_GROUP
+    back_pressure: BackPressureReaction = Reaction.WARN
     properties: Annotated[
         tuple[tuple[str, str], ...], BeforeValidator(pairs), Written("NAME=VALUE")
     ] = Field(
@@ -157,6 +159,7 @@ class IngestSettings(Settings):
         return IngestOptions(
             rows_per_fragment=self._if_given("rows_per_fragment"),
             max_rows_per_row_group=self._if_given("max_rows_per_row_group"),
+            back_pressure=self._if_given("back_pressure"),
             properties=dict(self.properties),
             windows=self._windows,
             rows=self._rows,
