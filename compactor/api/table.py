@@ -377,6 +377,7 @@ class Table(TableView):
     def undo(self, compaction: str, *, dry_run: bool = False) -> UndoReport:
         """Puts the inputs of a compaction in the place of its outputs, in one commit; later ingests stay.
 
+        Rows deleted since stay deleted; then the keys of the inputs are read.
         compaction: its id, as in the records of reports and the events of workers.
         dry_run: returns what would change, and commits nothing.
         Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer

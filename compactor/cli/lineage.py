@@ -72,8 +72,8 @@ Examples:
   compactor undo ./logs 5f0c2a9e
 
 `inspect --json` shows the id of a compaction as the `run` of its outputs. The inputs must be kept still, the
-outputs unchanged, and what overlaps the inputs must be as it was, or ingested since. Stop workers first, or
-their next plan compacts the inputs again.""",
+outputs live, and what overlaps the inputs must be as it was, or ingested since. Rows deleted since stay
+deleted. Stop workers first, or their next plan compacts the inputs again.""",
 )
 @click.argument("table")
 @click.argument("compaction")
@@ -90,9 +90,11 @@ def undo_command(table: str, compaction: str, dry_run: bool, as_json: bool) -> N
         echo_json({**asdict(report), "dry_run": dry_run})
         return
     done = "would come back" if dry_run else "came back"
+    rows = report.rows_deleted
+    deleted = f", {counted(rows, 'row')} deleted since stay deleted" if rows else ""
     echo_line(
         f"compaction of version {report.compacted}: {counted(report.fragments_added, 'input')} {done} for "
-        f"{counted(report.fragments_removed, 'output')}; version {report.version}"
+        f"{counted(report.fragments_removed, 'output')}{deleted}; version {report.version}"
     )
 
 

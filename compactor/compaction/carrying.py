@@ -78,6 +78,18 @@ def has_only_more_deleted(now: FragmentEntry | None, before: FragmentEntry) -> b
     return is_same and now.deleted_rows > before.deleted_rows
 
 
+def without_seen(bits: Deleted, seen: Deleted | None, key: str) -> Deleted:
+    """Returns the deleted rows of a fragment in an order that leaves out the rows deleted before.
+
+    bits: all deleted rows. seen: those deleted before. key: of the fragment. Raises `CannotCarryError`.
+    """
+    if seen is None:
+        return bits
+    if pc.and_not(seen, bits).true_count:
+        raise CannotCarryError(f"deleted rows of {key} have come back")
+    return keep(bits, pc.invert(seen))
+
+
 class Carrying:
     """The deleted rows of one compaction's inputs and outputs, as far as they are carried."""
 
@@ -168,10 +180,7 @@ class Carrying:
                 self._seen[number] = read_deletion(self._store, merged)
             bits, seen = read_deletion(self._store, now), self._seen[number]
             assert bits is not None, "what has only more deleted rows has some"
-            if seen is not None:
-                if pc.and_not(seen, bits).true_count:
-                    raise CannotCarryError(f"deleted rows of {now.key} have come back")
-                bits = keep(bits, pc.invert(seen))
+            bits = without_seen(bits, seen, now.key)
             carried = self._carried.get(number)
             found[number] = bits if carried is None else pc.and_not(bits, carried)
         return found

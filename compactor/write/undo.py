@@ -1,7 +1,9 @@
 """Undoes one compaction: its inputs take the place of its outputs again, and later ingests stay.
 
-Only the log changes, so the inputs have to be kept still. What overlaps them may have come by an ingest
-since, but not by another compaction: whether that is older or newer than the inputs, the log can't tell.
+Rows of the outputs that were deleted since stay deleted: they are carried back to the inputs, whose keys
+are read for that. Otherwise only the log changes, so the inputs have to be kept still. What overlaps them may
+have come by an ingest since, but not by another compaction: whether that is older or newer than the inputs,
+the log can't tell.
 """
 
 from __future__ import annotations
@@ -9,16 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from compactor.common.clock import Ids, random_id
+from compactor.compaction.carrying import CannotCarryError
+from compactor.compaction.carrying_back import carried_back
+from compactor.compaction.compaction import Compaction
 from compactor.errors import RestoreError, UsageError
+from compactor.planner.spec import CompactionSpec
+from compactor.settings.compaction import CompactionSettings
+from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
+from compactor.table.deletions import Deleted, write_deletions
 from compactor.table.entry import FragmentEntry, key_range
+from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
+from compactor.write.search import StaleSearchError, until_current
 from compactor.write.whole_versions import check_whole
 from lsm_fragment.names import names_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UndoReport:
     """The result of an undo, or of its dry run."""
 
@@ -30,26 +42,128 @@ class UndoReport:
     """Inputs that came back."""
     fragments_removed: int
     """Outputs that left."""
+    rows_deleted: int
+    """Rows of the inputs that stay deleted, because rows of the outputs were deleted since."""
 
 
-def undo_compaction(log: CommitLog, compaction_id: str, *, dry_run: bool = False) -> UndoReport:
+def undo_compaction(
+    log: CommitLog, compaction_id: str, *, dry_run: bool = False, ids: Ids = random_id
+) -> UndoReport:
     """Puts the inputs of a compaction in the place of its outputs, in one commit that ends all leases.
 
     Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer kept or
-    gone, and `RestoreError` if its outputs, or what overlaps its inputs, changed since.
+    gone, and `RestoreError` if its outputs, or what overlaps its inputs, changed since; what reading the keys
+    of inputs raises, if rows were deleted since.
     """
     latest = log.current()
-    version = _version_of(log, latest, compaction_id)
-    before = log.at(version.number - 1)
-    inputs = set(before.leases[compaction_id].inputs)
-    check_whole(log, before.without(before.fragments.keys() - inputs))
+    undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids)
+    undo.check_whole()
+    return until_current(log, undo.dry_run if dry_run else undo.attempt, "undone")
 
-    def prepare(latest: Snapshot) -> Changes:
-        return _undone(log.store.url, before, version, compaction_id, latest)
 
-    changes = prepare(latest)
-    after = latest if dry_run else log.commit(prepare)
-    return UndoReport(after.version, version.number, len(changes.adds), len(changes.removes))
+class _Undo:
+    """The undo of one compaction."""
+
+    def __init__(self, log: CommitLog, version: Version, compaction_id: str, ids: Ids) -> None:
+        """version: which committed the compaction."""
+        self._log, self._ids = log, ids
+        self._version, self._compaction_id = version, compaction_id
+        self._before = log.at(version.number - 1)
+        self._lease = self._before.leases[compaction_id]
+        self._inputs = [self._before.fragments[key] for key in self._lease.inputs]
+        self._outputs = [entry for entry in version.changes.adds if entry.run == compaction_id]
+
+    def check_whole(self) -> None:
+        """Raises `VersionNotFoundError` if an object of an input is gone."""
+        others = self._before.fragments.keys() - set(self._lease.inputs)
+        check_whole(self._log, self._before.without(others))
+
+    def dry_run(self, latest: Snapshot) -> UndoReport:
+        self._check(latest)
+        found = self._deleted(latest)
+        before = {entry.key: entry.deleted_rows for entry, _ in found}
+        rows = sum(bits.true_count - before[entry.key] for entry, bits in found)
+        return self._report(latest, rows)
+
+    def attempt(self, latest: Snapshot) -> UndoReport:
+        """Raises `StaleSearchError` if rows were deleted meanwhile."""
+        self._check(latest)
+        found = self._deleted(latest)
+        entries: list[FragmentEntry] = []
+        if found:
+            key = deletions_key(latest.version, self._ids())
+            entries = write_deletions(self._log.store, key, found)
+        changed = {entry.key: entry for entry in entries}
+        deletions = {entry.key: latest.fragments[entry.key].deletion for entry in self._outputs}
+
+        def prepare(newest: Snapshot) -> Changes:
+            self._check(newest)
+            is_same = all(newest.fragments[k].deletion == known for k, known in deletions.items())
+            # A vacuum past the version by which the deletions are named may have removed them.
+            if not is_same or (entries and newest.min_base_version > latest.version):
+                raise StaleSearchError
+            return Changes(
+                operation=Operation.UNDO,
+                removes=tuple(deletions),
+                adds=tuple(changed.get(entry.key, entry) for entry in self._inputs),
+                ended_leases=tuple(newest.leases),
+                returns_to=self._before.version,
+            )
+
+        after = self._log.commit(prepare)
+        rows = sum(entry.deleted_rows for entry in entries)
+        rows -= sum(entry.deleted_rows for entry in self._inputs if entry.key in changed)
+        return self._report(after, rows)
+
+    def _report(self, after: Snapshot, rows_deleted: int) -> UndoReport:
+        return UndoReport(
+            version=after.version,
+            compacted=self._version.number,
+            fragments_added=len(self._inputs),
+            fragments_removed=len(self._outputs),
+            rows_deleted=rows_deleted,
+        )
+
+    def _deleted(self, latest: Snapshot) -> list[tuple[FragmentEntry, Deleted]]:
+        """Returns the inputs that get deleted rows, with all of them. Raises `RestoreError`."""
+        table = self._before.table
+        compaction = Compaction(
+            compaction_id=self._compaction_id,
+            base_version=self._before.version,
+            table_url=self._log.store.url,
+            metadata=table,
+            spec=CompactionSpec(inputs=tuple(self._inputs), output_level=self._lease.output_level),
+            settings=tuned(CompactionSettings(), table.properties),
+            now_unix_ms=self._lease.began_unix_ms,
+        )
+        outputs = [(entry, latest.fragments[entry.key]) for entry in self._outputs]
+        try:
+            return carried_back(self._log.store, compaction, outputs)
+        except CannotCarryError as error:
+            raise self._refused(f"rows of its outputs were deleted since, and {error}") from error
+
+    def _check(self, latest: Snapshot) -> None:
+        """Raises `RestoreError` if the inputs can't take the place of the outputs."""
+        for entry in self._outputs:
+            now = latest.fragments.get(entry.key)
+            if now is None:
+                raise self._refused(f"{entry.key} has been compacted, dropped or replaced since")
+            if now.level != entry.level:
+                raise self._refused(f"{entry.key} has moved to level {now.level} since")
+        _check_columns(self._refused, self._before, self._inputs, latest)
+        outputs = {entry.key for entry in self._outputs}
+        stranger = _stranger(self._before, self._version.number, self._inputs, outputs, latest)
+        if stranger is not None:
+            raise self._refused(
+                f"{stranger.key}, whose keys overlap its inputs, was compacted since"
+            )
+
+    def _refused(self, reason: str) -> RestoreError:
+        return RestoreError(
+            f"{self._log.store.url}: compaction {self._compaction_id} of version {self._version.number} "
+            f"can't be undone: {reason}; nothing was changed. `compactor restore --version "
+            f"{self._before.version}` restores the whole version before it"
+        )
 
 
 def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> Version:
@@ -62,44 +176,6 @@ def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> Version
     raise UsageError(
         f"{log.store.url}: no version after {latest.oldest} has committed a compaction {compaction_id!r}; "
         "`compactor inspect --json` shows ids as the `run` of fragments"
-    )
-
-
-def _undone(
-    url: str, before: Snapshot, version: Version, compaction_id: str, latest: Snapshot
-) -> Changes:
-    """Returns the changes that undo a compaction. Pure. Raises `RestoreError`.
-
-    before: the snapshot before the compaction's commit.
-    """
-
-    def refused(reason: str) -> RestoreError:
-        return RestoreError(
-            f"{url}: compaction {compaction_id} of version {version.number} can't be undone: {reason}; "
-            f"nothing was changed. `compactor restore --version {before.version}` restores the whole version "
-            "before it"
-        )
-
-    outputs = [entry for entry in version.changes.adds if entry.run == compaction_id]
-    inputs = [before.fragments[key] for key in before.leases[compaction_id].inputs]
-    for entry in outputs:
-        now = latest.fragments.get(entry.key)
-        if now is None:
-            raise refused(f"{entry.key} has been compacted, dropped or replaced since")
-        if now.level != entry.level:
-            raise refused(f"{entry.key} has moved to level {now.level} since")
-        if now.deletion != entry.deletion:
-            raise refused(f"rows of {entry.key} were deleted since")
-    _check_columns(refused, before, inputs, latest)
-    stranger = _stranger(before, version.number, inputs, {e.key for e in outputs}, latest)
-    if stranger is not None:
-        raise refused(f"{stranger.key}, whose keys overlap its inputs, was compacted since")
-    return Changes(
-        operation=Operation.UNDO,
-        removes=tuple(entry.key for entry in outputs),
-        adds=tuple(inputs),
-        ended_leases=tuple(latest.leases),
-        returns_to=before.version,
     )
 
 

@@ -19,6 +19,7 @@ from compactor.merge.order.places import (
     OrderMismatchError,
     PartOfKeyError,
     places_of_deleted,
+    rows_of_deleted,
 )
 from compactor.merge.order.row_order import RowOrder
 from compactor.resources.budget import MemoryBudget
@@ -139,6 +140,62 @@ def test_bits_of_other_rows_than_the_order_are_refused(rows: int) -> None:
     groups = [[_Row(0, True, True, True)] * 4]
     with pytest.raises(OrderMismatchError):
         list(places_of_deleted(order_of(groups).groups(), {0: pa.array([True] * rows)}, [4]))
+
+
+# --- back to the inputs ---
+
+
+def keys_of(groups: Sequence[Sequence[_Row]]) -> list[list[_Row]]:
+    """The rows of each key; those of a group whose rows are all kept stand for themselves."""
+    keys: list[list[_Row]] = []
+    for rows in groups:
+        is_merged = not all(row.is_kept for row in rows)
+        for row in rows:
+            if row.starts_key or not is_merged:
+                keys.append([])
+            keys[-1].append(row)
+    return keys
+
+
+@given(merged_rows(), st.data())
+def test_a_deleted_row_of_an_output_leads_back_to_all_rows_of_its_key(
+    groups: list[list[_Row]], draw: st.DataObject
+) -> None:
+    keys = keys_of(groups)
+    gone = [draw.draw(st.booleans()) for _ in keys]
+    written = [
+        is_gone for key, is_gone in zip(keys, gone, strict=True) for row in key if row.is_kept
+    ]
+    outputs, at = [], 0
+    for length in cut(len(written), draw):
+        outputs.append(pa.array(written[at : at + length], pa.bool_()))
+        at += length
+    wanted: list[list[bool]] = [[] for _ in range(INPUTS)]
+    for key, is_gone in zip(keys, gone, strict=True):
+        for row in key:
+            wanted[row.input].append(is_gone and any(other.is_kept for other in key))
+    found = rows_of_deleted(order_of(groups).groups(), outputs, list(map(len, wanted)))
+    assert [bits.to_pylist() for bits in found] == wanted
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [([3], [4]), ([5], [4]), ([4], [3]), ([4], [5])])
+def test_outputs_or_inputs_of_other_rows_than_the_order_lead_nowhere(
+    outputs: list[int], inputs: list[int]
+) -> None:
+    groups = [[_Row(0, True, True, True)] * 4]
+    deleted = [pa.array([True] * rows) for rows in outputs]
+    with pytest.raises(OrderMismatchError):
+        rows_of_deleted(order_of(groups).groups(), deleted, inputs)
+
+
+def test_one_of_two_rows_that_a_key_has_in_the_outputs_leads_nowhere() -> None:
+    groups = [
+        [_Row(0, False, True, True), _Row(1, False, False, False), _Row(1, False, True, False)]
+    ]
+    with pytest.raises(PartOfKeyError):
+        rows_of_deleted(order_of(groups).groups(), [pa.array([True, False])], [1, 2])
+    both = rows_of_deleted(order_of(groups).groups(), [pa.array([True, True])], [1, 2])
+    assert [bits.to_pylist() for bits in both] == [[True], [True, True]]
 
 
 # --- the order made again is that of the merge ---

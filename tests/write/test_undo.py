@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from compactor import Policy, Strategy, Table
+from compactor import CompactionSettings, IngestOptions, Policy, Strategy, Table
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import RestoreError, UsageError, VersionNotFoundError
+from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.table.commit_log import CommitLog
+from compactor.table.snapshot import Snapshot
+from compactor.write.tags import set_tag
 from tests.faults import Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
@@ -72,12 +79,11 @@ def test_inputs_are_back_with_their_deleted_rows_and_later_ingests_stay(store: M
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
-        (lambda t: t.delete("k = 8"), "were deleted since"),
         (lambda t: (t.append(rows_of(3)), t.compact(policy=FULL)), "has been compacted"),
         (lambda t: t.alter(redacts=["n"]), "redacted values of n"),
         (lambda t: t.append(pa.table({"k": [1], "n": pa.array([1 << 40])})), "n got another type"),
     ],
-    ids=["delete", "compact", "redact", "widen"],
+    ids=["compact", "redact", "widen"],
 )
 def test_what_changed_since_is_named(
     store: MemoryStore, act: Callable[[Table], Any], reason: str
@@ -88,6 +94,141 @@ def test_what_changed_since_is_named(
     with refuses(RestoreError, reason, run):
         table.undo(run)
     assert open_table(store).version == version
+
+
+# --- rows deleted since ---
+
+POLICIES = {
+    "append": RowPolicy(),
+    "last": RowPolicy(RowKind.LAST, sequence="seq", delete_marker="gone"),
+    "first": RowPolicy(RowKind.FIRST, delete_marker="gone"),
+    "partial update": RowPolicy(RowKind.PARTIAL_UPDATE, delete_marker="gone"),
+    "aggregate": RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),)),
+}
+
+
+def some_rows(data: st.DataObject) -> pa.Table:
+    keys = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+    return pa.table(
+        {
+            "k": keys,
+            "seq": data.draw(_listed(keys, st.integers(0, 5))),
+            "gone": data.draw(_listed(keys, st.sampled_from([False, False, True]))),
+            "n": pa.array(data.draw(_listed(keys, st.integers(0, 3))), pa.int32()),
+        }
+    )
+
+
+def _listed(keys: list[int], values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(values, min_size=len(keys), max_size=len(keys))
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data(), name=st.sampled_from(sorted(POLICIES)))
+def test_rows_deleted_since_are_those_that_a_table_lacks_which_never_was_compacted(
+    data: st.DataObject, name: str
+) -> None:
+    """The oracle does the same without the compaction and its undo."""
+    stores = [MemoryStore(), MemoryStore()]
+    options = IngestOptions(rows=POLICIES[name], rows_per_fragment=5)
+    ingests = [some_rows(data) for _ in range(data.draw(st.integers(2, 4)))]
+    befores = data.draw(st.lists(st.integers(0, 9), max_size=2))
+    afters = data.draw(
+        st.lists(st.tuples(st.sampled_from(["k", "n", "seq"]), st.integers(0, 9)), max_size=3)
+    )
+    late = some_rows(data) if data.draw(st.booleans()) else None
+    settings_ = CompactionSettings(
+        target_fragment_bytes=data.draw(st.sampled_from([1, 1 << 30])), max_rows_per_row_group=3
+    )
+    tables = [open_table(store) for store in stores]
+    runs: set[str] = set()
+    for table in tables:
+        table._ingest(ingests[0], "k", options)
+        for rows in ingests[1:]:
+            table.append(rows, options)
+        for key in befores:
+            table.delete(f"k = {key}")
+        if table is tables[0]:
+            table.compact(policy=FULL, settings=settings_)
+            entries = table._snapshot.fragments.all()
+            runs = {entry.run for entry in entries if entry.run != entry.key}
+        for column, value in afters:
+            table.delete(f"{column} = {value}")
+        if late is not None:
+            table.append(late, options)
+    undone, never = tables
+    shown = undone.scan().to_table()
+    for run in runs:
+        dry = undone.undo(run, dry_run=True)
+        assert undone.undo(run).rows_deleted == dry.rows_deleted
+        assert undone.scan().to_table() == shown
+    assert sorted_rows(undone) == sorted_rows(never)
+
+
+def sorted_rows(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.scan().to_table().to_pylist())
+
+
+def test_a_row_deleted_while_it_was_undone_stays_deleted(store: MemoryStore) -> None:
+    table, run = compacted(store)
+    table.delete("k = 8")
+    slow = MemoryStore(store.objects)
+    at = calls("create", prefix="_log/", where=lambda call: str(call.key).endswith(".json"))
+    slow.faults.add(Stall(lambda: open_table(store).delete("k = 9")), at=at.first())
+    report = open_table(slow).undo(run)
+    assert report.rows_deleted == 4
+    assert keys_in(open_table(store)) == [0, 1, 2, 3, 4, 5, 5, 6, 6, 10, 11, 12, 13, 14]
+
+
+def test_deletions_that_a_vacuum_may_have_removed_are_written_again(store: MemoryStore) -> None:
+    table, run = compacted(store)
+    set_tag(table._log, "inputs", table._log.at(table.version - 1))
+    table.delete("k = 8")
+    slow = MemoryStore(store.objects)
+    at = calls("create", prefix="_log/", where=lambda call: str(call.key).endswith(".json"))
+    stall = Stall(lambda: open_table(store).vacuum(grace_seconds=0, retain_seconds=0))
+    slow.faults.add(stall, at=at.first())
+    open_table(slow).undo(run)
+    assert 8 not in keys_in(open_table(store))
+    assert not open_table(store).verify().faults
+
+
+def expiring(store: MemoryStore) -> tuple[Table, str]:
+    """A table whose compaction left out every second row, which had expired, and one row deleted since."""
+    table = open_table(store)
+    now = datetime.now(UTC)
+    times = [now - timedelta(days=9 * (n % 2)) for n in range(10)]
+    rows = pa.table({"k": range(10), "at": pa.array(times, pa.timestamp("us", "UTC"))})
+    table._ingest(rows, "k,at", IngestOptions(ttl=Ttl("at", 86_400)))
+    table.append(rows)
+    table.compact(policy=FULL)
+    table.delete("k = 4")
+    [entry] = table._snapshot.fragments.all()
+    return table, entry.run
+
+
+def test_rows_that_had_expired_come_back_beside_those_deleted_since(store: MemoryStore) -> None:
+    table, run = expiring(store)
+    assert keys_in(table) == [0, 0, 2, 2, 6, 6, 8, 8]
+    assert table.undo(run).rows_deleted == 2
+    assert sorted({*range(10)} - {*keys_in(table)}) == [4]
+    assert len(keys_in(table)) == 18
+
+
+def test_an_order_that_can_not_be_made_again_is_told(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, run = expiring(store)
+    at = CommitLog.at
+
+    def with_another_time(log: CommitLog, *version: Any) -> Snapshot:
+        before = at(log, *version)
+        lease = replace(before.leases[run], began_unix_ms=0)
+        return replace(before, leases={run: lease})
+
+    monkeypatch.setattr(CommitLog, "at", with_another_time)
+    with refuses(RestoreError, "deleted since", run):
+        table.undo(run)
 
 
 def test_a_compaction_between_its_inputs_is_in_the_way(store: MemoryStore) -> None:

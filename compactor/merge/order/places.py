@@ -1,4 +1,4 @@
-"""Maps deleted rows of a merge's inputs through the row order to the rows of its outputs. Pure."""
+"""Maps deleted rows through the row order of a merge: from inputs to outputs, and back. Pure."""
 
 from __future__ import annotations
 
@@ -78,6 +78,55 @@ def _written(
     return written
 
 
+def rows_of_deleted(
+    orders: Iterable[GroupOrder],
+    deleted: Iterable[pa.BooleanArray],
+    input_rows: Sequence[int],
+) -> list[pa.BooleanArray]:
+    """Returns for each input a bit per row that went into the merge: whether it is deleted by its outputs.
+
+    It is the way back of `places_of_deleted`: a deleted row takes all rows of its key along if rows of a key
+    were merged. Rows of keys that have no row in the outputs stay.
+
+    orders: as for `places_of_deleted`. deleted: for each output, in order, a bit per row. input_rows: the
+    rows of each input that went into the merge; takes a byte for each. Raises as `places_of_deleted`.
+    """
+    found: list[_Bits] = [np.zeros(rows, dtype=np.bool_) for rows in input_rows]
+    taken = [0] * len(input_rows)
+    written = _Taken(bits.to_numpy(zero_copy_only=False) for bits in deleted)
+    for order in orders:
+        bits = _taken_along(order, written)
+        sources = order.origins().sources if bits.any() else None
+        for place, (number, count) in enumerate(
+            zip(order.inputs.tolist(), order.counts.tolist(), strict=True)
+        ):
+            first, taken[number] = taken[number], taken[number] + count
+            if taken[number] > input_rows[number]:
+                raise OrderMismatchError("the order has more rows than an input")
+            if sources is not None:
+                found[number][first : taken[number]] = bits[sources == place]
+    if written.has_more() or taken != list(input_rows):
+        raise OrderMismatchError("the order does not have all rows of the inputs and the outputs")
+    return [pa.array(bits) for bits in found]
+
+
+def _taken_along(order: GroupOrder, written: _Taken) -> _Bits:
+    """Returns for each row of a row group whether it, or a row of its merged key, is deleted."""
+    if order.flags is None:
+        return written.take(order.rows)
+    kept = (order.flags & KEPT).astype(np.bool_)
+    bits = np.zeros(order.rows, dtype=np.bool_)
+    bits[kept] = written.take(int(kept.sum()))
+    if not bits.any():
+        return bits
+    starts = np.flatnonzero(order.flags & STARTS)
+    some = np.logical_or.reduceat(bits, starts)
+    if (some != np.logical_and.reduceat(bits | ~kept, starts) & some).any():
+        raise PartOfKeyError("a delete has only some of the rows of a key")
+    along: _Bits = np.repeat(some, np.diff(starts, append=order.rows))
+    return along
+
+
 def _check_whole_keys(bits: _Bits, flags: Flags) -> None:
     starts = np.flatnonzero(flags & STARTS)
     some = np.logical_or.reduceat(bits, starts)
@@ -85,20 +134,37 @@ def _check_whole_keys(bits: _Bits, flags: Flags) -> None:
         raise PartOfKeyError("a delete has only some of the rows that were merged into one")
 
 
-def _cut(pieces: Iterator[_Bits], lengths: Sequence[int]) -> Iterator[_Bits]:
-    """Yields the same bits in arrays of these lengths. Raises `OrderMismatchError` unless they add up."""
-    rest: _Bits = np.zeros(0, dtype=np.bool_)
-    for length in lengths:
-        parts, missing = [rest[:0]], length
+class _Taken:
+    """Bits in pieces, of which any number is taken at a time."""
+
+    def __init__(self, pieces: Iterator[_Bits]) -> None:
+        self._pieces = pieces
+        self._rest: _Bits = np.zeros(0, dtype=np.bool_)
+
+    def take(self, count: int) -> _Bits:
+        """Raises `OrderMismatchError` if there are fewer."""
+        parts, missing = [self._rest[:0]], count
         while missing:
-            if not len(rest):
-                piece = next(pieces, None)
+            if not len(self._rest):
+                piece = next(self._pieces, None)
                 if piece is None:
-                    raise OrderMismatchError("the order has fewer rows than the outputs")
-                rest = piece
-            part, rest = rest[:missing], rest[missing:]
+                    raise OrderMismatchError(
+                        "the order and the outputs have different numbers of rows"
+                    )
+                self._rest = piece
+            part, self._rest = self._rest[:missing], self._rest[missing:]
             parts.append(part)
             missing -= len(part)
-        yield np.concatenate(parts)
-    if len(rest) or any(map(len, pieces)):
+        return np.concatenate(parts)
+
+    def has_more(self) -> bool:
+        return bool(len(self._rest) or any(map(len, self._pieces)))
+
+
+def _cut(pieces: Iterator[_Bits], lengths: Sequence[int]) -> Iterator[_Bits]:
+    """Yields the same bits in arrays of these lengths. Raises `OrderMismatchError` unless they add up."""
+    taken = _Taken(pieces)
+    for length in lengths:
+        yield taken.take(length)
+    if taken.has_more():
         raise OrderMismatchError("the order has more rows than the outputs")
