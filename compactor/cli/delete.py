@@ -8,11 +8,10 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, warn
-from compactor.cli.shared_options import skip_quarantined_option, threads_option
+from compactor.cli.shared_options import check_condition, skip_quarantined_option, threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
-from compactor.errors import UsageError
 from compactor.read.read_reports import left_out
 from compactor.write.delete import DeleteReport
 
@@ -60,8 +59,7 @@ def delete_command(
     been compacted and the old ones vacuumed; a fragment with many deleted rows does not wait for a merge.
     Earlier versions still have the rows.
     """
-    if not where.strip():
-        raise UsageError("--where: the condition is empty; name the rows to delete")
+    check_condition(where, "name the rows to delete")
     opened = open_table(table)
     with progress(f"delete from {table}", opened.fragments().num_rows) as advance:
         report = opened.delete(

@@ -16,6 +16,7 @@ from compactor.cli.shared_options import (
     column_name,
     snapshot_options,
     threads_option,
+    version_or_tag,
 )
 from compactor.cli.tables import open_fragment_at, open_log, open_view
 from compactor.cli.telemetry import log_options
@@ -34,7 +35,6 @@ from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.settings.properties import properties_text, with_sources
-from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.fragment_ids import key_of, short_ids
@@ -115,40 +115,39 @@ def inspect_command(
         document = _fragment_json(found, max_chunks=None if show_all else _MAX_FRAGMENTS)
         echo_json(document) if as_json else _print_fragment(document, found.header)
     elif as_json:
-        echo_json(_table_json(*found, _backlog(found, moment)))
+        echo_json(_table_json(*found, _backlog(*found, moment)))
     else:
-        backlog = _backlog(found, moment)
+        backlog = _backlog(*found, moment)
         _print_snapshot(*found, level, backlog, show_all=show_all, wide=wide)
 
 
-def _backlog(found: tuple[Store, Snapshot], moment: Moment) -> Backlog | None:
+def _backlog(log: CommitLog, snapshot: Snapshot, moment: Moment) -> Backlog | None:
     """Returns what is left to be compacted; None for an earlier version."""
     if not moment.is_newest:
         return None
-    store, snapshot = found
-    return backlog_of(Driver(CommitLog(store), DriverSettings()), snapshot)
+    return backlog_of(Driver(log, DriverSettings()), snapshot)
 
 
-def _templates(found: FragmentReader | tuple[Store, Snapshot], column: str) -> StoredTemplates:
+def _templates(found: FragmentReader | tuple[CommitLog, Snapshot], column: str) -> StoredTemplates:
     if isinstance(found, FragmentReader):
         found.project([column])
         return stored_templates(column, column, [found], max_chunks=_MAX_CHUNKS, shown=_SHOWN)
-    store, snapshot = found
+    log, snapshot = found
     [name] = stored_schema(snapshot.table, scan_schema(snapshot.table, [column])).names
     readers = [
-        open_fragment(store, entry.key, entry.size_bytes)
+        open_fragment(log.store, entry.key, entry.size_bytes)
         for entry in evenly(snapshot.by_age(), _MAX_CHUNKS)
     ]
     return stored_templates(column, name, readers, max_chunks=_MAX_CHUNKS, shown=_SHOWN)
 
 
-def _open(target: str, moment: Moment) -> FragmentReader | tuple[Store, Snapshot]:
+def _open(target: str, moment: Moment) -> FragmentReader | tuple[CommitLog, Snapshot]:
     """Opens the table or the fragment at this address. Raises `TableNotFoundError` if there is neither."""
     is_local = "://" not in target
     if not is_local or Path(target).is_dir():
         log = open_log(target)
         try:
-            return log.store, log.at(*moment)
+            return log, log.at(*moment)
         except TableNotFoundError:
             if is_local:
                 raise
@@ -159,22 +158,23 @@ def _open(target: str, moment: Moment) -> FragmentReader | tuple[Store, Snapshot
 
 
 def _fragment_of(
-    found: FragmentReader | tuple[Store, Snapshot], target: str, name: str
+    found: FragmentReader | tuple[CommitLog, Snapshot], target: str, name: str
 ) -> FragmentReader:
     """Opens a fragment of a table. Raises `UsageError` if there is none of this name."""
     if isinstance(found, FragmentReader):
         raise UsageError(f"{target} is a fragment; an id names one of a table")
-    store, snapshot = found
+    log, snapshot = found
+    store = log.store
     entry = snapshot.fragments.get(key_of(snapshot.fragments, name))
     if entry is None:
         raise UsageError(f"{store.url}: {name!r} is no fragment of version {snapshot.version}")
     return open_fragment(store, entry.key, entry.size_bytes)
 
 
-def _table_json(store: Store, snapshot: Snapshot, backlog: Backlog | None) -> dict[str, Any]:
+def _table_json(log: CommitLog, snapshot: Snapshot, backlog: Backlog | None) -> dict[str, Any]:
     entries = snapshot.by_age()
     return {
-        "table": store.url,
+        "table": log.store.url,
         "version": snapshot.version,
         "oldest_version": snapshot.oldest,
         **snapshot.table.to_json(),
@@ -194,7 +194,7 @@ def _table_json(store: Store, snapshot: Snapshot, backlog: Backlog | None) -> di
 
 
 def _print_snapshot(
-    store: Store,
+    log: CommitLog,
     snapshot: Snapshot,
     level: int | None,
     backlog: Backlog | None,
@@ -205,7 +205,7 @@ def _print_snapshot(
     entries, table = snapshot.by_age(), snapshot.table
     raw = sum(column.raw for entry in entries for column in entry.columns.values())
     stored = sum(entry.size_bytes for entry in entries)
-    echo_line(f"{store.url}, version {snapshot.version}")
+    echo_line(f"{log.store.url}, version {snapshot.version}")
     shown_sort = [replace(c, column=table.shown_name(c.column)) for c in table.sort]
     echo_line(f"sorted by {', '.join(map(str, shown_sort))}")
     if table.rows.merges:
@@ -394,14 +394,14 @@ Examples:
   compactor verify ./logs --against before-cleanup""",
 )
 @click.argument("table")
-@click.option("--against", metavar="VERSION|TAG",
+@click.option("--against", type=version_or_tag, metavar="VERSION|TAG",
               help="Say what happened to rows since then, and whether compactions kept them.")  # fmt: skip
 @threads_option
 @snapshot_options
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def verify_command(
-    table: str, against: str | None, threads: int | None, moment: Moment, as_json: bool
+    table: str, against: int | str | None, threads: int | None, moment: Moment, as_json: bool
 ) -> None:
     """Read all of TABLE and check checksums, order, statistics, counts and disjointness.
 
@@ -409,7 +409,7 @@ def verify_command(
     """
     view = open_view(table, moment)
     with progress("verify", view.fragments().num_rows) as advance:
-        report = view.verify(threads=threads, against=_version_or_tag(against), on_progress=advance)
+        report = view.verify(threads=threads, against=against, on_progress=advance)
     if as_json:
         echo_json(report.to_json())
     else:
@@ -424,8 +424,3 @@ def verify_command(
             echo_line(str(report.against))
     if report.faults:
         raise click.exceptions.Exit(1)
-
-
-def _version_or_tag(text: str | None) -> int | str | None:
-    """Tags have more than digits."""
-    return int(text) if text is not None and text.isdecimal() else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Final
 
 import click
 from pydantic import Field
@@ -17,6 +17,9 @@ from compactor.settings.fields import Threads
 from compactor.settings.model import Settings
 from compactor.table.tags import Moment
 from lsm_fragment.names import parse_name
+
+_MAX_DIGITS: Final = 20
+"""Numbers with as many digits are no version, and may be a time."""
 
 
 class ReadSettings(Settings):
@@ -61,6 +64,17 @@ def moment_unix_ms(text: str) -> int:
 def version_or_time(text: str) -> Moment:
     """Parses the number of a version, or a time as `moment_unix_ms` does, as a type of click's options."""
     return Moment(int(text)) if text.isdecimal() else Moment(None, moment_unix_ms(text))
+
+
+def version_or_tag(text: str) -> int | str:
+    """Parses the number of a version, or takes the name of a tag, which has more than digits."""
+    return int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else text
+
+
+def check_condition(where: str, advice: str) -> None:
+    """Raises `UsageError` with the advice if the condition of --where is empty."""
+    if not where.strip():
+        raise UsageError(f"--where: the condition is empty; {advice}")
 
 
 def column_name(text: str) -> str:

@@ -10,7 +10,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json
-from compactor.cli.shared_options import threads_option
+from compactor.cli.shared_options import check_condition, threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
@@ -68,10 +68,7 @@ def update_command(
     Readers see the rows as they were, or all of them updated. If the table merges rows of a key, the merged
     row is updated. Earlier versions still have the old values.
     """
-    if not where.strip():
-        raise UsageError(
-            '--where: the condition is empty; name the rows to update, or "true" for all'
-        )
+    check_condition(where, 'name the rows to update, or "true" for all')
     given = _assignments(assigned)
     opened = open_table(table)
     with progress(f"update {table}", None) as advance:

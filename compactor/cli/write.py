@@ -16,7 +16,7 @@ from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
-from compactor.cli.shared_options import column_name
+from compactor.cli.shared_options import check_condition, column_name
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
@@ -153,8 +153,8 @@ def _adding(*, overwrite: bool, where: str | None, upsert: bool) -> Adding:
     """Returns how the rows join the table. Raises `UsageError` for options that contradict each other."""
     if where is not None and not overwrite:
         raise UsageError("--where: it names the rows that --overwrite replaces; give both")
-    if where is not None and not where.strip():
-        raise UsageError("--where: the condition is empty; leave it out to replace all rows")
+    if where is not None:
+        check_condition(where, "leave it out to replace all rows")
     if overwrite and upsert:
         raise UsageError("--overwrite and --upsert: give one of them")
     # Imported here, since plain ingests need neither.

@@ -85,6 +85,7 @@ def backlog_of(driver: Driver, snapshot: Snapshot) -> Backlog:
         driver.settings_for(snapshot),
         driver.plan(snapshot),
         driver.log.lease_unix_ms(),
+        is_plan_whole=not driver.holds_back(snapshot),
     )
 
 
@@ -94,10 +95,16 @@ def backlog(
     settings: CompactionSettings,
     plan: CompactionPlan,
     now_unix_ms: int,
+    *,
+    is_plan_whole: bool = False,
 ) -> Backlog:
-    """plan: what a worker would do on this snapshot now. now_unix_ms: the time by which leases expire."""
-    free = replace(snapshot, quarantine={}).without_leases(snapshot.leases)
-    everything = plan_compactions(free, policy, settings, now_unix_ms)
+    """plan: what a worker would do on this snapshot now. now_unix_ms: the time by which leases expire.
+    is_plan_whole: whether the plan is what would be done if nothing were held back.
+    """
+    everything = plan
+    if not is_plan_whole:
+        free = replace(snapshot, quarantine={}).without_leases(snapshot.leases)
+        everything = plan_compactions(free, policy, settings, now_unix_ms)
     due = _due(snapshot, everything)
     running = tuple(
         _running(lease, due, settings, snapshot, now_unix_ms) for lease in snapshot.leases.values()

@@ -205,6 +205,10 @@ class Driver:
         """Returns what this driver would decide on that snapshot."""
         return self._plan(snapshot, self._judged(snapshot))
 
+    def holds_back(self, snapshot: Snapshot) -> bool:
+        """Says whether `plan` may leave fragments out, for a lease, a quarantine or a backoff."""
+        return bool(snapshot.leases or snapshot.quarantine or self._backoffs)
+
     def _plan(self, snapshot: Snapshot, judged: _JudgedLeases) -> CompactionPlan:
         now = self._log.clock.now_unix_ms()
         snapshot = snapshot.without_leases(judged.void)

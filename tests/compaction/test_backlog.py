@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,15 @@ def made(policy: Policy, *ingests: list[int]) -> ModelTable:
     for keys in ingests:
         table.ingest(keys)
     return table
+
+
+def test_a_plan_that_holds_nothing_back_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(FULL, [1, 2], [2, 3])
+    plan = table.plan()
+    whole = of(table)
+    monkeypatch.delattr("compactor.compaction.backlog.plan_compactions")
+    assert backlog(table.snapshot, table.policy, SMALL, plan, 1, is_plan_whole=True) == whole
+    assert whole.waiting_compactions == 1
 
 
 @settings(max_examples=100, deadline=None)
