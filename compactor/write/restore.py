@@ -58,8 +58,12 @@ class _NothingToDoError(Exception):
     """The table is as it was at that version."""
 
 
-def restore_version(log: CommitLog, target: Snapshot, *, dry_run: bool = False) -> RestoreReport:
+def restore_version(
+    log: CommitLog, target: Snapshot, *, dry_run: bool = False, seen: Snapshot | None = None
+) -> RestoreReport:
     """Makes the table what it was at a version that is kept, in one commit. target: that version.
+
+    seen: the version that the caller has looked at; None means the newest one.
 
     A commit that changes rows or columns between the beginning and the commit is a conflict, because the
     caller has not seen it; compactions in between are not. The commit ends all leases, so that no running
@@ -67,32 +71,33 @@ def restore_version(log: CommitLog, target: Snapshot, *, dry_run: bool = False) 
     Raises `VersionNotFoundError` if the version or an object of it is gone, `RestoreError` if values were
     redacted since, both before anything is committed; `CommitConflictError`.
     """
-    begun = log.current()
+    newest = log.current()
+    begun = newest if seen is None else seen
     _check_not_redacted(log, target, begun)
     check_whole(log, target)
-    seen = begun
+    last = newest
 
     def prepare(latest: Snapshot) -> Changes:
-        nonlocal seen
-        _check_same_rows(log, begun, latest)
-        seen = latest
+        nonlocal last
+        last = latest
         changes = restored(target, latest)
         if not (changes.adds or changes.removes or changes.metadata):
             raise _NothingToDoError
+        _check_same_rows(log, begun, latest)
         return changes
 
     try:
-        after = begun if dry_run else log.commit(prepare)
+        after = newest if dry_run else log.commit(prepare)
     except _NothingToDoError:
-        after = seen
-    changes = restored(target, seen)
+        after = last
+    changes = restored(target, last)
     return RestoreReport(
         version=after.version,
         restored=target.version,
         fragments_added=len(changes.adds),
         fragments_removed=len(changes.removes),
         columns_changed=changes.metadata is not None,
-        rows_before=_rows(seen),
+        rows_before=_rows(last),
         rows=_rows(target),
     )
 

@@ -113,10 +113,10 @@ def rows_of_deleted(
 def _taken_along(order: GroupOrder, written: _Taken) -> _Bits:
     """Returns for each row of a row group whether it, or a row of its merged key, is deleted."""
     if order.flags is None:
-        return written.take(order.rows)
+        return written.pull(order.rows)
     kept = (order.flags & KEPT).astype(np.bool_)
     bits = np.zeros(order.rows, dtype=np.bool_)
-    bits[kept] = written.take(int(kept.sum()))
+    bits[kept] = written.pull(int(kept.sum()))
     if not bits.any():
         return bits
     starts = np.flatnonzero(order.flags & STARTS)
@@ -135,13 +135,13 @@ def _check_whole_keys(bits: _Bits, flags: Flags) -> None:
 
 
 class _Taken:
-    """Bits in pieces, of which any number is taken at a time."""
+    """Bits in pieces, of which any number is pulled at a time."""
 
     def __init__(self, pieces: Iterator[_Bits]) -> None:
         self._pieces = pieces
         self._rest: _Bits = np.zeros(0, dtype=np.bool_)
 
-    def take(self, count: int) -> _Bits:
+    def pull(self, count: int) -> _Bits:
         """Raises `OrderMismatchError` if there are fewer."""
         parts, missing = [self._rest[:0]], count
         while missing:
@@ -165,6 +165,6 @@ def _cut(pieces: Iterator[_Bits], lengths: Sequence[int]) -> Iterator[_Bits]:
     """Yields the same bits in arrays of these lengths. Raises `OrderMismatchError` unless they add up."""
     taken = _Taken(pieces)
     for length in lengths:
-        yield taken.take(length)
+        yield taken.pull(length)
     if taken.has_more():
         raise OrderMismatchError("the order has more rows than the outputs")

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from compactor.errors import CompactorError, UsageError
+from compactor.spark.procedures import register_procedures
 from compactor.spark.source.origin import with_origin
 from compactor.spark.source.read import (
     FragmentsReader,
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the format `fragments` with a session, for `read`, `write`, `writeStream` and SQL's USING."""
+    """Registers the format `fragments` with a session, for `read`, `write`, `writeStream` and SQL's USING;
+    and the functions of `compactor.spark.procedures`."""
     spark.dataSource.register(FragmentsDataSource)
+    register_procedures(spark)
 
 
 class FragmentsDataSource(DataSource):
