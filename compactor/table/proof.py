@@ -8,7 +8,7 @@ read once, by one GET. In memory are a thousand versions at a time, besides the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.errors import DataError, ObjectNotFoundError, OvertakenError
 from compactor.stores.base import ObjectInfo, ReadOnlyStore
@@ -172,5 +172,12 @@ class Proof:
 
 
 def is_same(one: Snapshot, other: Snapshot) -> bool:
-    """Says whether two snapshots are equal in every respect; equal ones have equal bytes."""
-    return checkpoint_bytes(one) == checkpoint_bytes(other)
+    """Says whether two snapshots are equal in all that decisions depend on; then they have equal bytes.
+
+    What compactions measured is left out: older and newer programs keep different fields of it.
+    """
+    return _decisive_bytes(one) == _decisive_bytes(other)
+
+
+def _decisive_bytes(snapshot: Snapshot) -> bytes:
+    return checkpoint_bytes(replace(snapshot, measured=()))
