@@ -8,9 +8,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, get_args, get_type_hints
 
 import click
+import polars
 import pytest
 
 from compactor import Table
+from compactor.api.dataset import TableDataset
 from compactor.cli.commands import COMMANDS
 from compactor.cli.main import cli
 from compactor.common import setting_keys
@@ -20,6 +22,7 @@ from compactor.settings.arguments import checked
 from compactor.settings.names import IN_PYTHON, as_flag, as_option, in_python, settings_named
 
 KEYS: Final = [key for key in vars(setting_keys).values() if isinstance(key, Setting)]
+IMPORTED_WHEN_CALLED: Final = {"pl": polars, "TableDataset": TableDataset}
 ONLY_ON_THE_COMMAND_LINE: Final = {"retention", "shuffle_partitions", "since"}
 
 
@@ -28,7 +31,8 @@ def types_of_arguments() -> dict[str, set[type]]:
     found: dict[str, set[type]] = {}
     for _, method in inspect.getmembers(Table, callable):
         if not method.__name__.startswith("_"):
-            for name, hint in get_type_hints(inspect.unwrap(method)).items():
+            hints = get_type_hints(inspect.unwrap(method), localns=IMPORTED_WHEN_CALLED)
+            for name, hint in hints.items():
                 found.setdefault(name, set()).update(kinds_of(hint))
     return found
 
