@@ -12,7 +12,7 @@ import pytest
 from tests.generated import pool, shortages
 from tests.support.thread_limit import COMPILER
 
-SEEDS = range(3 * len(shortages.COMMANDS))
+SEEDS = range(len(shortages.COMMANDS))
 
 pytestmark = pytest.mark.skipif(
     shutil.which(COMPILER) is None or not Path("/proc").is_dir(),
@@ -36,7 +36,7 @@ def test_commands_do_with_the_threads_and_the_memory_there_are() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("threads", range(5))
+@pytest.mark.parametrize("threads", (0, 1, 3))
 def test_every_kind_of_file_is_read_and_written_in_the_threads_there_are(
     threads: int, folder: Path
 ) -> None:

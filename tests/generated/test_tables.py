@@ -23,7 +23,7 @@ from tests.generated.pool import Progress, run
 from tests.generated.types import any_type
 from tests.generated.values import Values
 
-TABLES = 300
+TABLES = 120
 
 
 @pytest.mark.long

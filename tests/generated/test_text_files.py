@@ -7,4 +7,4 @@ from tests.generated.text_files import check
 
 
 def test_text_files_are_read_as_plain_python_reads_them() -> None:
-    assert pool.run(check, range(500), processes=2, timeout_s=60) == []
+    assert pool.run(check, range(200), processes=2, timeout_s=60) == []
