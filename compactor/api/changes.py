@@ -12,7 +12,7 @@ from compactor.read.changes import changes_schema, read_changes
 from compactor.read.read_reports import ScanReport
 from compactor.stores.base import Store
 from compactor.table.snapshot import Snapshot
-from compactor.table.version import Version
+from compactor.table.version import Operation, Version
 
 
 class Changes(RowStream):
@@ -51,6 +51,11 @@ class Changes(RowStream):
     def until(self) -> int:
         """The last version of the changes, which is also where those that follow begin."""
         return self._between[1].version
+
+    @property
+    def are_of_tags(self) -> bool:
+        """Whether nothing was committed in between but tags, such as a reader's own moves."""
+        return all(version.changes.operation is Operation.TAG for version in self._versions)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Reads batches from the beginning.

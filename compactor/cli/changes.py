@@ -156,6 +156,6 @@ def _write(changes: Changes, output: str, threads: int | None) -> None:
 
 def _move(opened: Table, reader: str, changes: Changes, *, is_new: bool) -> None:
     """Moves the tag of a reader, unless that would only make room for its own last move."""
-    if is_new or changes.until - changes.since > 1:
+    if is_new or not changes.are_of_tags:
         last = Table.open(opened.url, version=changes.until)
         last.tag(reader, move=not is_new, keep_later=True)

@@ -58,6 +58,17 @@ def test_a_reader_reads_on_where_it_ended_whatever_was_compacted_and_vacuumed(
     assert Table.open(path).vacuum(grace_seconds=0, retain_seconds=0).fragments > 0
 
 
+def test_a_reader_that_goes_version_by_version_reads_each_once(cli: Cli, path: Path) -> None:
+    newest = Table.open(path).version
+    cli("changes", path, "--reader", "loader", "--since", 0, "--until", 1, "--summary")
+    for version in range(2, newest + 1):
+        cli("changes", path, "--reader", "loader", "--until", version, "--summary")
+    assert cli("changes", path, "--reader", "loader", "--summary") == ""
+    still = Table.open(path).version
+    cli("changes", path, "--reader", "loader", "--summary")
+    assert Table.open(path).version == still
+
+
 def test_a_reader_stays_where_it_is_if_the_output_fails(cli: Cli, path: Path) -> None:
     cli("changes", path, "--reader", "loader", "--since", 1, "--summary")
     before = cli("tags", path)
