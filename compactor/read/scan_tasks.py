@@ -29,6 +29,8 @@ from compactor.table.snapshot import Snapshot
 
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Combine fragments below this decoded size into one task."""
+_MIN_SHARED_BYTES: Final = 1 << 20
+"""Below this decoded size a task of its own costs more than it saves."""
 _MAX_PARTS: Final = 100_000
 """Maximum number of parts beyond one per fragment. Larger tables get larger parts, whatever sizes the log
 claims."""
@@ -55,13 +57,21 @@ _Packed = TypeVar("_Packed")
 
 
 def tasks_of(
-    snapshot: Snapshot, where: Predicate | None, task_bytes: int, report: ScanReport
+    snapshot: Snapshot,
+    where: Predicate | None,
+    task_bytes: int,
+    report: ScanReport,
+    *,
+    min_tasks: int = 1,
 ) -> list[tuple[Part, ...]]:
     """Returns tasks in key order; each row that may satisfy the condition is in exactly one of them.
 
     Tasks decode to about `task_bytes` at most if fragments can be divided, and omit what the log rules out.
-    where: on stored columns. report: counts the fragments, and the skipped ones.
+    where: on stored columns. report: counts the fragments, and the skipped ones. min_tasks: makes tasks
+    smaller, down to a MiB, to have so many where rows can be divided.
     """
+    shared = _raw_bytes(snapshot) // min_tasks + 1
+    task_bytes = min(task_bytes, max(shared, _MIN_SHARED_BYTES)) if min_tasks > 1 else task_bytes
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MAX_PARTS)
     weighed = _weighed(snapshot, where, cut_bytes, report)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor import Table
@@ -19,7 +19,7 @@ from compactor.common.clock import SystemClock
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.vacuum import VacuumSettings
-from compactor.spark import register
+from compactor.spark import register, table
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.clocks import TRUST_VARIABLE
@@ -159,6 +159,23 @@ def test_only_columns_of_the_schema_given_are_read(
     with pytest.raises(PySparkException) as caught:
         source.read.format("fragments").schema("n string").load(url).count()
     says(last_line(caught.value))
+
+
+def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    rows = pa.table({"n": range(400_000), "a, b": [f"{n:09}" for n in range(400_000)]})
+    made = Table.create(
+        tmp_path / "t", rows, sort_by="n", options=IngestOptions(writer=WriterOptions(10_000))
+    )
+    frame = table(source, tmp_path / "t", columns=["a, b"], where="n < 300000")
+    assert frame.columns == ["a, b"]
+    assert frame.rdd.getNumPartitions() == source.sparkContext.defaultParallelism
+    assert frame.count() == 300_000
+    made.append(rows)
+    assert table(source, tmp_path / "t", version=1).count() == 400_000
+    with pytest.raises(AnalysisException, match="none"):
+        table(source, tmp_path / "t", columns=["none"])
 
 
 @pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.FIRST, RowKind.PARTIAL_UPDATE])

@@ -152,6 +152,19 @@ def test_large_fragments_are_cut_at_row_groups_and_small_ones_share_a_task() -> 
     assert [len(parts) for parts in tasks_of(log.current(), None, 1 << 30, ScanReport())] == [4]
 
 
+def test_few_bytes_are_divided_among_the_tasks_that_are_wanted_but_not_below_a_mib() -> None:
+    store = MemoryStore()
+    rows = pa.table({"k": range(400_000), "text": [f"{n:09}" for n in range(400_000)]})
+    log = append_table(store, rows, "k", max_rows=1_000)
+    [entry] = log.current().fragments.all()
+    assert 3 << 20 < entry.raw_bytes < 4 << 20
+    counts = [
+        len(tasks_of(log.current(), None, 128 << 20, ScanReport(), min_tasks=wanted))
+        for wanted in (1, 2, 3, 1_000)
+    ]
+    assert counts == [1, 2, 3, 4]
+
+
 def spark_compares(row: Any, value: Any) -> int | None:
     """Spark's order: NaN is greater than all, zeros of both signs are equal; None: unknown."""
     if row is None:

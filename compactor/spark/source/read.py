@@ -100,7 +100,13 @@ class FragmentsReader(DataSourceReader):
             snapshot = without_quarantined(snapshot, self._where, self.planned)
             if left_out := self.planned.left_out:
                 log.warning("%s: %s", self._url, left_out)
-        tasks = tasks_of(snapshot, self._where, self._options.task_bytes, self.planned)
+        tasks = tasks_of(
+            snapshot,
+            self._where,
+            self._options.task_bytes,
+            self.planned,
+            min_tasks=self._options.min_tasks,
+        )
         # Spark would treat an empty list as a single partition of everything.
         return [InputPartition(parts) for parts in tasks or [()]]
 
