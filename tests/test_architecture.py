@@ -18,7 +18,7 @@ LAYERS: Final = (
     ("__init__", "pipelines"),
     ("api", "entities"),
     ("spark",),
-    ("write",),
+    ("lakes", "write"),
     ("compaction", "read", "simulate"),
     ("merge", "planner"),
     ("table",),
@@ -81,6 +81,8 @@ ONLY_IN: Final = {
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
     "tenacity": ("compactor/common/second_tries.py",),
+    "deltalake": ("compactor/lakes/delta.py",),
+    "pyiceberg": ("compactor/lakes/iceberg.py",),
     "zstandard": ("format/lsm_fragment/blocks/compression.py", "compactor/files/"),
 }
 

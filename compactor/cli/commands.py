@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "head": Place("read", "Print the first rows of a table, in sort order."),
     "ingest": Place("write", "Add files to a table as sorted fragments."),
     "inspect": Place("look", "Show what is in a table or in one fragment."),
+    "publish": Place("publish", "Keep a copy of a table that other engines read."),
     "quarantine": Place("maintain", "Exclude damaged or lost fragments from compactions."),
     "query": Place("read", "Print the rows that match a condition, in sort order."),
     "release": Place("maintain", "Release fragments from quarantine."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ ROW_GROUP_ROWS: Final = 1 << 20
 _TEXT_SLICE_BYTES: Final = 4 << 20
 _BATCH_ROWS: Final = 16_384
 _BATCH_BYTES: Final = 1 << 20
+_BLOOM_FALSE_SHARE: Final = 0.01
 
 
 class FileOutput(Protocol):
@@ -119,8 +120,8 @@ class ArrowSink(TableSink):
 class ParquetSink(TableSink):
     """A sink of Parquet row groups of up to `row_group_bytes` of Arrow data or 1,048,576 rows.
 
-    The file records how its rows are sorted and their Arrow types. If Parquet would lose information, the end
-    of the row group raises `pa.ArrowInvalid` with the column.
+    The file records how its rows are sorted and their Arrow types, and has an index of its pages. If Parquet
+    would lose information, the end of the row group raises `pa.ArrowInvalid` with the column.
     """
 
     def __init__(
@@ -129,7 +130,10 @@ class ParquetSink(TableSink):
         schema: pa.Schema,
         sort: SortSchema | None,
         row_group_bytes: int = ROW_GROUP_BYTES,
+        *,
+        bloom_values: Mapping[str, int] | None = None,
     ) -> None:
+        """bloom_values: the columns that get Bloom filters, with the most values that a row group has."""
         import pyarrow.parquet as pq
 
         if any(contains(dtype, _is_empty_list) for dtype in schema.types):
@@ -141,6 +145,12 @@ class ParquetSink(TableSink):
             self._schema,
             compression="zstd",
             sorting_columns=sorting_columns(schema, sort),
+            write_page_index=True,
+            bloom_filter_options={
+                name: {"ndv": values, "fpp": _BLOOM_FALSE_SHARE}
+                for name, values in (bloom_values or {}).items()
+            }
+            or None,
         )
         self._held: list[pa.RecordBatch] = []
         self._held_rows = self._held_bytes = 0

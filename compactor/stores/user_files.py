@@ -128,7 +128,7 @@ class _UnfinishedObject(Unfinished):
     def __init__(self, upload: Upload, disk: LocalDisk) -> None:
         self._upload = upload
         self._disk = disk
-        self.file = cast("IO[bytes]", _Uploading(upload))
+        self.file = cast("IO[bytes]", UploadFile(upload))
 
     def seal(self) -> None:
         """Puts what is not sent yet on local disk: an output may have thousands of files."""
@@ -143,7 +143,7 @@ class _UnfinishedObject(Unfinished):
         self._upload.abort()
 
 
-class _Uploading(io.RawIOBase):
+class UploadFile(io.RawIOBase):
     """An upload as a file to write to."""
 
     def __init__(self, upload: Upload) -> None:

@@ -1,0 +1,162 @@
+"""A Delta table, by the library deltalake.
+
+Each commit names the version of our table as that of a transaction, whose application is named after the table.
+The library's own retries are off: with them, two rewrites of the same files would both be committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from compactor.common.clock import Clock, SystemClock
+from compactor.errors import StoreError, UsageError
+from compactor.files.problems import one_line
+from compactor.lakes.file import footer_of
+from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
+from compactor.lakes.statistics import column_ranges
+from compactor.lakes.types import lake_schema
+from compactor.stores.base import Store
+
+_LOG: Final = "_delta_log/"
+_OPTIONS: Final = {"allow_http": "true"}
+"""Of the library's own store, which reads the others from the environment."""
+
+
+class DeltaLake:
+    """The Delta table as a `Lake`."""
+
+    folder = ""
+    fills_columns = True
+    is_followed = True
+
+    def __init__(self, store: Store, table_id: str, clock: Clock | None = None) -> None:
+        self._store = store
+        self._application = f"lsm-compactor/{table_id}"
+        self._clock = clock or SystemClock()
+
+    def types(self, schema: pa.Schema) -> pa.Schema:
+        return lake_schema(schema, "Delta", lambda _: None)
+
+    def state(self) -> LakeState | None:
+        if next(self._store.list(_LOG), None) is None:
+            if (other := next(self._store.list(""), None)) is not None:
+                raise UsageError(
+                    f"{self._store.url}: holds {other.key} and no Delta table: name an empty folder, or one "
+                    "that was published as delta before"
+                )
+            return None
+        with self._errors():
+            table = self._open()
+            version = table.transaction_version(self._application)
+            if version is None:
+                raise UsageError(
+                    f"{self._store.url}: holds a Delta table that is no copy of this table: name another "
+                    "folder"
+                )
+            adds = pa.table(table.get_add_actions(flatten=True)).select(
+                ["path", "num_records", "size_bytes"]
+            )
+            return LakeState(
+                table.version(),
+                version,
+                pa.schema(table.schema().to_arrow()),
+                {
+                    path: LakeFile(path, rows or 0, size)
+                    for path, rows, size in zip(
+                        *(column.to_pylist() for column in adds.columns), strict=True
+                    )
+                },
+            )
+
+    def create(self, schema: pa.Schema) -> None:
+        try:
+            with self._errors():
+                DeltaTable.create(
+                    self._store.url,
+                    DeltaSchema.from_arrow(schema),
+                    storage_options=_OPTIONS,
+                    commit_properties=self._properties(0),
+                )
+        except StoreError:
+            if next(self._store.list(_LOG), None) is None:
+                raise  # Otherwise another publisher has created it.
+
+    def replace(self, base: LakeState, swap: Swap) -> None:
+        try:
+            with self._errors():
+                self._replace(base, swap)
+        except CommitFailedError as error:
+            raise LakeChangedError from error
+
+    def tidy(self, state: LakeState) -> None:
+        """Leaves old files to the table's vacuum, since readers may be at earlier versions."""
+
+    def _replace(self, base: LakeState, swap: Swap) -> None:
+        table = self._open(base.version)
+        properties = self._properties(swap.table_version)
+        added = list(swap.schema)[len(base.schema) :]
+        is_same = list(swap.schema)[: len(base.schema)] == list(base.schema)
+        if is_same and added:
+            fields = DeltaSchema.from_arrow(pa.schema(added)).fields
+            table.alter.add_columns(fields, commit_properties=self._properties(None))
+        adds: list[AddAction | RemoveAction] = [self._add(f, swap) for f in swap.adds]
+        if is_same:
+            now = self._clock.now_unix_ms()
+            adds += [
+                RemoveAction(file.name, not swap.keeps_rows, now, file.size_bytes, {})
+                for file in swap.removes
+            ]
+        table.create_write_transaction(
+            adds,
+            # Only an overwrite may change columns; it removes all files there are.
+            "append" if is_same else "overwrite",
+            DeltaSchema.from_arrow(swap.schema),
+            commit_properties=properties,
+        )
+
+    def _add(self, file: LakeFile, swap: Swap) -> AddAction:
+        key = self.folder + file.name
+        ranges = column_ranges(footer_of(self._store, key, file.size_bytes))
+        stats: dict[str, Any] = {
+            "numRecords": file.rows,
+            "minValues": {
+                name: _text(part.least) for name, part in ranges.items() if part.is_known
+            },
+            "maxValues": {name: _text(part.most) for name, part in ranges.items() if part.is_known},
+            "nullCount": {name: part.nulls for name, part in ranges.items()},
+        }
+        modified = round(self._store.head(key).modified_unix_seconds * 1000)
+        return AddAction(
+            file.name, file.size_bytes, {}, modified, not swap.keeps_rows, json.dumps(stats)
+        )
+
+    def _open(self, version: int | None = None) -> DeltaTable:
+        return DeltaTable(self._store.url, version=version, storage_options=_OPTIONS)
+
+    def _properties(self, table_version: int | None) -> CommitProperties:
+        named = [] if table_version is None else [Transaction(self._application, table_version)]
+        return CommitProperties(max_commit_retries=0, app_transactions=named)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raises `StoreError` for an error of the library, except for a lost race."""
+        try:
+            yield
+        except CommitFailedError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise StoreError(f"{self._store.url}: Delta: {one_line(error)}") from error
+
+
+def _text(value: object) -> object:
+    """Returns a value as Delta's statistics have it."""
+    return value if isinstance(value, int | str) else value.isoformat()  # type: ignore[attr-defined]

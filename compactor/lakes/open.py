@@ -1,0 +1,74 @@
+"""Opens what a table is published to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from compactor.errors import UsageError
+from compactor.lakes.lake import Lake, LakeKind
+from compactor.lakes.publish import Publisher
+from compactor.stores.base import Store
+from compactor.stores.open import open_store
+from compactor.table.commit_log import CommitLog
+
+_PACKAGE: Final = {LakeKind.DELTA: "deltalake", LakeKind.ICEBERG: "pyiceberg"}
+
+
+def open_publisher(
+    log: CommitLog,
+    destination: str,
+    kind: LakeKind,
+    *,
+    catalog: str | None = None,
+    name: str | None = None,
+    least_level: int = 0,
+    threads: int = 1,
+    on_progress: Callable[[int], None] = lambda _rows: None,
+) -> Publisher:
+    """Opens the publisher of a table to a folder or `s3://bucket/prefix`.
+
+    catalog, name: the Iceberg catalog, and the name of the table in it. The other arguments are those of
+    `Publisher`. Raises `TableNotFoundError` without a table, and `UsageError` for a destination that overlaps
+    it, and for a kind whose package is not installed.
+    """
+    target = open_store(destination)
+    _check_apart(log.store.url, target.url)
+    if kind is not LakeKind.ICEBERG and (catalog, name) != (None, None):
+        raise UsageError("--catalog and --name are for --as iceberg: leave them out")
+    lake = _opened(kind, target, log.current().table_id, catalog, name)
+    return Publisher(
+        log, target, lake, least_level=least_level, threads=threads, on_progress=on_progress
+    )
+
+
+def _opened(
+    kind: LakeKind, target: Store, table_id: str, catalog: str | None, name: str | None
+) -> Lake:
+    if kind is LakeKind.PARQUET:
+        from compactor.lakes.parquet import ParquetFolder
+
+        return ParquetFolder(target, table_id)
+    try:
+        if kind is LakeKind.DELTA:
+            from compactor.lakes.delta import DeltaLake
+
+            return DeltaLake(target, table_id)
+        from compactor.lakes.iceberg import IcebergLake
+
+        return IcebergLake(target, table_id, catalog, name)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"--as {kind} needs the package {_PACKAGE[kind]}, which is not installed ({error.name} is "
+            "missing): run pip install 'lsm-compactor[publish]'"
+        ) from error
+
+
+def _check_apart(table: str, destination: str) -> None:
+    """Raises `UsageError` if one address is in the other."""
+    ours, theirs = f"{table.rstrip('/')}/", f"{destination.rstrip('/')}/"
+    if ours.startswith(theirs) or theirs.startswith(ours):
+        raise UsageError(
+            f"{destination}: overlaps the table at {table}, so that a vacuum of one would remove files of "
+            "the other: name a folder of its own"
+        )

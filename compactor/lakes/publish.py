@@ -1,0 +1,252 @@
+"""Brings a lake up to date with a table: plans, writes files, swaps them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from compactor.errors import CommitConflictError, OvertakenError, UsageError, VersionNotFoundError
+from compactor.lakes.file import write_piece
+from compactor.lakes.lake import Lake, LakeChangedError, LakeFile, LakeState, Swap
+from compactor.lakes.lineage import lineage_of
+from compactor.lakes.pieces import (
+    Piece,
+    file_name,
+    node_of,
+    parsed_name,
+    piece_of,
+    pieces_of,
+)
+from compactor.lakes.plan import Difference, Rewrite, difference, rewrites_of
+from compactor.read.changes import versions_between
+from compactor.stores.base import Store
+from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from lsm_fragment.version import __version__
+
+_TRIES: Final = 10
+_WRITER: Final = f"{__version__} {pa.__version__}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishReport:
+    """What a run of `publish` did."""
+
+    version: int
+    """The version of the table that the lake has now."""
+    files: int
+    """Number of its files."""
+    rows: int
+    """Number of its rows."""
+    added: int
+    """Number of files that came; those of a run that ended early need not be written again."""
+    removed: int
+    """Number of files that went."""
+    bytes_added: int
+
+
+class Publisher:
+    """Keeps one lake up to date with one table."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        target: Store,
+        lake: Lake,
+        *,
+        least_level: int = 0,
+        threads: int = 1,
+        on_progress: Callable[[int], None] = lambda _rows: None,
+    ) -> None:
+        """target: holds the files of the lake. least_level: leaves fragments of lower levels out.
+        on_progress: called with the number of rows written so far."""
+        self._log = log
+        self._target = target
+        self._lake = lake
+        self._least_level = least_level
+        self._threads = threads
+        self._on_progress = on_progress
+        self._rows = 0
+
+    def publish(self) -> PublishReport:
+        """Publishes the newest version. Starts again if another publisher commits first.
+
+        Raises what `Lake.state` and `write_piece` raise, `TableNotFoundError` without a table, and
+        `CommitConflictError` if others keep winning.
+        """
+        for _ in range(_TRIES):
+            try:
+                return self._try()
+            except LakeChangedError:
+                continue
+        raise CommitConflictError(
+            f"{self._target.url}: other publishers committed first {_TRIES} times: let one process publish "
+            "here"
+        )
+
+    def _try(self) -> PublishReport:
+        state = self._lake.state()
+        snapshot = self._log.current()
+        schema = self._lake.types(snapshot.table.shown_schema)
+        if state is None:
+            self._lake.create(schema)
+            state = self._seen()
+        self._check(state, snapshot)
+        pieces = list(
+            pieces_of(
+                snapshot,
+                schema,
+                least_level=self._least_level,
+                fills_columns=self._lake.fills_columns,
+            )
+        )
+        files = list(state.files.values())
+        if only_adds_columns(state.schema, schema):
+            change = difference(files, pieces)
+            rewrites = self._rewrites(state, snapshot, schema, change)
+        else:  # Readers take types from the lake, so no file may have others.
+            change, rewrites = Difference([], files, pieces), []
+        written = {piece.id: self._write(piece, state, snapshot, schema) for piece in change.adds}
+        data, same = self._swaps(state, snapshot, schema, change, rewrites, written)
+        state = self._commit(state, data, same)
+        self._lake.tidy(state)
+        return PublishReport(
+            version=snapshot.version,
+            files=len(state.files),
+            rows=sum(file.rows for file in state.files.values()),
+            added=len(written),
+            removed=len(change.removes),
+            bytes_added=sum(file.size_bytes for file in written.values()),
+        )
+
+    def _seen(self) -> LakeState:
+        """Returns the newest version of the lake, which exists."""
+        state = self._lake.state()
+        if state is None:
+            raise LakeChangedError
+        return state
+
+    def _check(self, state: LakeState, snapshot: Snapshot) -> None:
+        """Raises `UsageError` for a lake that is not a copy of this table alone."""
+        for name in state.files:
+            if parsed_name(name) is None:
+                raise UsageError(
+                    f"{self._target.url}: another program has written {name} there, and publishing would "
+                    "remove its rows: publish into an empty folder"
+                )
+        if state.table_version > snapshot.version:
+            raise UsageError(
+                f"{self._target.url}: has version {state.table_version} of the table, which is at version "
+                f"{snapshot.version}: if its log was restored from a backup, publish into an empty folder"
+            )
+
+    def _rewrites(
+        self, state: LakeState, snapshot: Snapshot, schema: pa.Schema, change: Difference
+    ) -> list[Rewrite]:
+        """Plans the commits that followers of the lake need not look at, if the log still tells them."""
+        table = snapshot.table
+        if not (self._lake.is_followed and state.table_version and change.removes and change.adds):
+            return []
+        if table.rows.merges and table.ttl is not None:
+            return []  # What expires may change a merged row, which numbers of rows do not tell.
+        try:
+            since = self._log.at(state.table_version)
+            lineage = lineage_of(since, versions_between(self._log, since, snapshot))
+        except (VersionNotFoundError, OvertakenError):
+            return []
+        fills = self._lake.fills_columns
+        nodes_of = {}
+        if table.rows.merges:
+            before = pieces_of(
+                replace(since, metadata=table),
+                schema,
+                least_level=self._least_level,
+                fills_columns=fills,
+            )
+            nodes_of = {piece.id: frozenset(map(node_of, piece.entries)) for piece in before}
+
+        def alone(entry: FragmentEntry) -> Piece:
+            return piece_of((entry,), table, schema, fills_columns=fills)
+
+        return rewrites_of(change, lineage, nodes_of, None if table.rows.merges else alone)
+
+    def _write(
+        self, piece: Piece, state: LakeState, snapshot: Snapshot, schema: pa.Schema
+    ) -> LakeFile:
+        return write_piece(
+            self._log.store,
+            snapshot,
+            piece,
+            self._target,
+            self._lake.folder + file_name(piece, state.version, _WRITER),
+            schema,
+            threads=self._threads,
+            on_rows=self._count,
+        )
+
+    def _count(self, rows: int) -> None:
+        self._rows += rows
+        self._on_progress(self._rows)
+
+    def _swaps(
+        self,
+        state: LakeState,
+        snapshot: Snapshot,
+        schema: pa.Schema,
+        change: Difference,
+        rewrites: Sequence[Rewrite],
+        written: Mapping[str, LakeFile],
+    ) -> tuple[Swap, Swap]:
+        """Returns the commit that changes rows, and the one after it that does not.
+
+        Readers see the rows of the version after either.
+        """
+        equal = [part for part in rewrites if _keeps_rows(part, written)]
+        arrived = [
+            self._write(piece, state, snapshot, schema) for part in equal for piece in part.arrived
+        ]
+        gone = {file.name for part in equal for file in part.removes}
+        come = {piece.id for part in equal for piece in part.adds}
+        same = Swap(
+            removes=[*(file for part in equal for file in part.removes), *arrived],
+            adds=[written[piece] for piece in come],
+            keeps_rows=True,
+            schema=schema,
+            table_version=snapshot.version,
+        )
+        data = Swap(
+            removes=[file for file in change.removes if file.name not in gone],
+            adds=[*(file for piece, file in written.items() if piece not in come), *arrived],
+            keeps_rows=False,
+            schema=schema,
+            table_version=None if equal else snapshot.version,
+        )
+        return data, same
+
+    def _commit(self, state: LakeState, *swaps: Swap) -> LakeState:
+        """Commits the swaps that change something, each on top of the one before."""
+        for swap in swaps:
+            if not (swap.removes or swap.adds or swap.schema != state.schema):
+                continue
+            expected = {*state.files, *(file.name for file in swap.adds)}
+            expected.difference_update(file.name for file in swap.removes)
+            self._lake.replace(state, swap)
+            state = self._seen()
+            if state.files.keys() != expected:
+                raise LakeChangedError
+        return state
+
+
+def only_adds_columns(before: pa.Schema, after: pa.Schema) -> bool:
+    """Returns whether a schema is another one with columns after it."""
+    return list(after)[: len(before)] == list(before)
+
+
+def _keeps_rows(rewrite: Rewrite, written: Mapping[str, LakeFile]) -> bool:
+    before = sum(file.rows for file in rewrite.removes)
+    before += sum(piece.live_rows for piece in rewrite.arrived)
+    return before == sum(written[piece.id].rows for piece in rewrite.adds)

@@ -1,0 +1,58 @@
+"""Reads the ranges of a file's columns from its footer, where lakes keep them beside the file. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+_MAX_TEXT: Final = 256
+"""Leave out longer texts, which would fill the log of the lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """The least and the greatest value of a column, and its number of nulls."""
+
+    least: Any
+    most: Any
+    nulls: int
+
+    @property
+    def is_known(self) -> bool:
+        return self.least is not None
+
+
+def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
+    """Returns the ranges of the columns that are not nested.
+
+    Numbers with a fraction have no range: Parquet's leaves NaN out, and readers disagree on its place.
+    """
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    found = {}
+    for place in range(footer.num_columns):
+        column = footer.schema.column(place)
+        if column.max_repetition_level or column.path != column.name:
+            continue
+        parts = [group.column(place).statistics for group in groups]
+        if any(part is None or not part.has_null_count for part in parts):
+            continue
+        valued = [part for part in parts if part.num_values]
+        bounds = [(part.min, part.max) if part.has_min_max else None for part in valued]
+        nulls = sum(part.null_count for part in parts)
+        if bounds and all(bound is not None and _fits(*bound) for bound in bounds):
+            known = [bound for bound in bounds if bound is not None]
+            least, most = min(low for low, _ in known), max(high for _, high in known)
+            found[column.name] = ColumnRange(least, most, nulls)
+        else:
+            found[column.name] = ColumnRange(None, None, nulls)
+    return found
+
+
+def _fits(least: object, most: object) -> bool:
+    if isinstance(least, str) and isinstance(most, str):
+        return max(len(least), len(most)) <= _MAX_TEXT
+    return not isinstance(least, bool) and isinstance(least, int | dt.date)

@@ -1,0 +1,73 @@
+"""Maps Arrow types to the nearest types of Delta and Iceberg that hold all their values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import types as pt
+
+from compactor.errors import InputError
+from compactor.files.kept_types import without_dictionaries
+from lsm_fragment.arrays.types import storage_type
+
+_MAX_DIGITS: Final = 38
+_WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+}
+_SAME: Final = frozenset(
+    {
+        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
+        pa.string(), pa.binary(), pa.date32(),
+    }
+)  # fmt: skip
+
+Lacking = Callable[[pa.DataType], pa.DataType | None]
+"""Returns the type of one lake for a flat type that lakes treat differently; None for the common type."""
+
+
+def lake_schema(schema: pa.Schema, lake: str, special: Lacking) -> pa.Schema:
+    """Returns nullable columns with types of the lake. Raises `InputError` for a column that has none."""
+    fields = []
+    for field in schema:
+        try:
+            dtype = _mapped(without_dictionaries(storage_type(field.type)), special)
+        except TypeError as error:
+            raise InputError(
+                f"column {field.name!r} is {field.type}, and {lake} has no type for {error}: drop the "
+                "column, or publish --as parquet"
+            ) from None
+        fields.append(pa.field(field.name, dtype))
+    return pa.schema(fields)
+
+
+def _mapped(dtype: pa.DataType, special: Lacking) -> pa.DataType:
+    """Raises TypeError with the type that there is none for."""
+    if pt.is_struct(dtype):
+        return pa.struct([pa.field(f.name, _mapped(f.type, special)) for f in dtype.fields])
+    if pt.is_map(dtype):
+        return pa.map_(_mapped(dtype.key_type, special), _mapped(dtype.item_type, special))
+    if pt.is_nested(dtype):
+        return pa.list_(pa.field("element", _mapped(dtype.value_type, special)))
+    dtype = _WIDER.get(dtype, dtype)
+    if (of_lake := special(dtype)) is not None:
+        return of_lake
+    if pt.is_timestamp(dtype):
+        return pa.timestamp("us", None if dtype.tz is None else "UTC")
+    if pt.is_fixed_size_binary(dtype) and not pt.is_decimal(dtype):
+        return pa.binary()
+    if pt.is_decimal(dtype) and dtype.precision <= _MAX_DIGITS and dtype.scale >= 0:
+        return pa.decimal128(dtype.precision, dtype.scale)
+    if dtype in _SAME:
+        return dtype
+    raise TypeError(str(dtype))
