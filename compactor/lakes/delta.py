@@ -1,6 +1,6 @@
 """A Delta table, by the library deltalake.
 
-Each commit names the version of our table as that of a transaction, whose application is named after the table.
+Each commit names the version of our table as that of a transaction of an application named after the table.
 The library's own retries are off: with them, two rewrites of the same files would both be committed.
 """
 
@@ -61,6 +61,11 @@ class DeltaLake:
                 raise UsageError(
                     f"{self._store.url}: holds a Delta table that is no copy of this table: name another "
                     "folder"
+                )
+            if _has_deletion_vectors(table):
+                raise UsageError(
+                    f"{self._store.url}: another program has deleted rows there, which publishing would not "
+                    "see: publish into an empty folder"
                 )
             adds = pa.table(table.get_add_actions(flatten=True)).select(
                 ["path", "num_records", "size_bytes"]
@@ -155,6 +160,12 @@ class DeltaLake:
             raise
         except (DeltaError, OSError) as error:
             raise StoreError(f"{self._store.url}: Delta: {one_line(error)}") from error
+
+
+def _has_deletion_vectors(table: DeltaTable) -> bool:
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return False
+    return bool(pa.table(table.deletion_vectors()).num_rows)
 
 
 def _text(value: object) -> object:
