@@ -82,6 +82,9 @@ class DeltaLake:
                 },
             )
 
+    def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
+        return schema
+
     def create(self, schema: pa.Schema) -> None:
         try:
             with self._errors():

@@ -1,6 +1,6 @@
 """An Iceberg table (format V2), by the library pyiceberg and one of its catalogs.
 
-The table's properties name our table and its published version. Columns of files are found by their names.
+The table's properties name our table and its published version. Files have the ids of their columns.
 The library's own retries are off: a swap is tried once against the newest snapshot, which the catalog checks.
 """
 
@@ -27,9 +27,11 @@ from pyiceberg.exceptions import (
 from pyiceberg.io.pyarrow import parquet_files_to_data_files
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table import Transaction
+from pyiceberg.table.metadata import TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from sqlalchemy.exc import SQLAlchemyError
 
 from compactor.errors import ConfigError, StoreError, UsageError
@@ -115,7 +117,7 @@ class IcebergLake:
                 raise self._something_else()
             self._check(table)
             return LakeState(
-                table.metadata.last_sequence_number,
+                _version_of(table),
                 int(table.properties[_TABLE_VERSION]),
                 schema_from_json(json.loads(table.properties[_SCHEMA])),
                 {
@@ -123,6 +125,16 @@ class IcebergLake:
                     for name, file in self._files(table).items()
                 },
             )
+
+    def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        """Adds the ids of columns, by which readers find them; new columns have those that a swap gives."""
+        with self._errors():
+            table = self._at(base)
+            transaction = table.transaction()  # It is never committed.
+            _change_columns(transaction, base.schema, schema)
+            known = transaction.table_metadata.schema()
+        fields = [_with_id(field, known.find_field(field.name)) for field in schema]
+        return pa.schema(fields, schema.metadata)
 
     def create(self, schema: pa.Schema) -> None:
         with self._errors():
@@ -143,14 +155,11 @@ class IcebergLake:
 
     def replace(self, base: LakeState, swap: Swap) -> None:
         with self._errors():
-            table = self._table()
-            if table is None or table.metadata.last_sequence_number != base.version:
-                raise LakeChangedError
+            table = self._at(base)
             try:
                 with table.transaction() as transaction:
-                    if swap.schema != base.schema:
-                        _change_columns(transaction, base.schema, swap.schema)
-                    transaction.set_properties(_properties_of(transaction, swap))
+                    _change_columns(transaction, base.schema, swap.schema)
+                    transaction.set_properties(_properties_of(swap))
                     self._swap(table, transaction, swap)
             except CommitFailedException as error:
                 raise LakeChangedError from error
@@ -176,6 +185,13 @@ class IcebergLake:
             return self._catalog.load_table(self._name)
         except NoSuchTableError:
             return None
+
+    def _at(self, base: LakeState) -> IcebergTable:
+        """Returns the table, if `base` is its newest version."""
+        table = self._table()
+        if table is None or _version_of(table) != base.version:
+            raise LakeChangedError
+        return table
 
     def _files(self, table: IcebergTable) -> dict[str, DataFile]:
         """Returns the live files by name. Raises `UsageError` if another program has deleted rows of some."""
@@ -220,6 +236,12 @@ class IcebergLake:
             ) from error
 
 
+def _version_of(table: IcebergTable) -> int:
+    metadata = table.metadata
+    assert not isinstance(metadata, TableMetadataV1), "the table was made with V2"
+    return metadata.last_sequence_number
+
+
 def _operation(swap: Swap) -> Operation:
     if swap.keeps_rows:
         return Operation.REPLACE
@@ -230,6 +252,8 @@ def _operation(swap: Swap) -> Operation:
 
 def _change_columns(transaction: Transaction, before: pa.Schema, after: pa.Schema) -> None:
     """Makes the columns those of another schema. Columns from the first that differs on become new ones."""
+    if before == after:
+        return
     same = [a for a, b in zip(before, after, strict=False) if a == b]
     while list(before)[: len(same)] != same or list(after)[: len(same)] != same:
         same.pop()
@@ -241,16 +265,39 @@ def _change_columns(transaction: Transaction, before: pa.Schema, after: pa.Schem
         update.union_by_name(after)
 
 
-def _properties_of(transaction: Transaction, swap: Swap) -> dict[str, str]:
-    """Returns the properties of the table after a swap, with the names by which files are read."""
-    mapping = transaction.table_metadata.schema().name_mapping
-    properties = {
-        TableProperties.DEFAULT_NAME_MAPPING: mapping.model_dump_json(),
-        _SCHEMA: json.dumps(schema_to_json(swap.schema)),
-    }
+def _properties_of(swap: Swap) -> dict[str, str]:
+    """Returns the properties of the table that a swap changes."""
+    properties = {_SCHEMA: json.dumps(schema_to_json(swap.schema))}
     if swap.table_version is not None:
         properties[_TABLE_VERSION] = str(swap.table_version)
     return properties
+
+
+def _with_id(field: pa.Field, known: NestedField) -> pa.Field:
+    return _identified(field.with_type(_with_ids(field.type, known.field_type)), known.field_id)
+
+
+def _with_ids(dtype: pa.DataType, known: IcebergType) -> pa.DataType:
+    """Adds the ids of the fields within a type."""
+    if isinstance(known, StructType):
+        return pa.struct([_with_id(f, known.field_by_name(f.name)) for f in dtype.fields])
+    if isinstance(known, MapType):
+        key, item = (
+            _with_ids(dtype.key_type, known.key_type),
+            _with_ids(dtype.item_type, known.value_type),
+        )
+        return pa.map_(
+            _identified(dtype.key_field.with_type(key), known.key_id),
+            _identified(dtype.item_field.with_type(item), known.value_id),
+        )
+    if isinstance(known, ListType):
+        element = dtype.value_field.with_type(_with_ids(dtype.value_type, known.element_type))
+        return pa.list_(_identified(element, known.element_id))
+    return dtype
+
+
+def _identified(field: pa.Field, number: int) -> pa.Field:
+    return field.with_metadata({b"PARQUET:field_id": str(number).encode()})
 
 
 def _special(dtype: pa.DataType) -> pa.DataType | None:

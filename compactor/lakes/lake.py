@@ -91,6 +91,11 @@ class Lake(Protocol):
         """
         ...
 
+    def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        """Returns the columns as files have them that are swapped in on top of `base`, with what the lake
+        wants to be recorded of them."""
+        ...
+
     def create(self, schema: pa.Schema) -> None:
         """Makes an empty lake, unless another process does at the same time."""
         ...

@@ -53,6 +53,9 @@ class ParquetFolder:
             )
         return None
 
+    def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
+        return schema
+
     def create(self, schema: pa.Schema) -> None:
         self._commit(1, 0, schema, {})
 

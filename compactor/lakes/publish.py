@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -110,8 +111,23 @@ class Publisher:
             rewrites = self._rewrites(state, snapshot, schema, change)
         else:  # Readers take types from the lake, so no file may have others.
             change, rewrites = Difference([], files, pieces), []
-        written = {piece.id: self._write(piece, state, snapshot, schema) for piece in change.adds}
-        data, same = self._swaps(state, snapshot, schema, change, rewrites, written)
+        name_by = partial(file_name, base=state.version, writer=_WRITER)
+        of_files = self._lake.file_schema(state, schema)
+
+        def write(piece: Piece) -> LakeFile:
+            return write_piece(
+                self._log.store,
+                snapshot,
+                piece,
+                self._target,
+                self._lake.folder + name_by(piece),
+                of_files,
+                threads=self._threads,
+                on_rows=self._count,
+            )
+
+        written = {piece.id: write(piece) for piece in change.adds}
+        data, same = _swaps(snapshot, schema, change, rewrites, written, write)
         state = self._commit(state, data, same)
         self._lake.tidy(state)
         return PublishReport(
@@ -174,58 +190,9 @@ class Publisher:
 
         return rewrites_of(change, lineage, nodes_of, None if table.rows.merges else alone)
 
-    def _write(
-        self, piece: Piece, state: LakeState, snapshot: Snapshot, schema: pa.Schema
-    ) -> LakeFile:
-        return write_piece(
-            self._log.store,
-            snapshot,
-            piece,
-            self._target,
-            self._lake.folder + file_name(piece, state.version, _WRITER),
-            schema,
-            threads=self._threads,
-            on_rows=self._count,
-        )
-
     def _count(self, rows: int) -> None:
         self._rows += rows
         self._on_progress(self._rows)
-
-    def _swaps(
-        self,
-        state: LakeState,
-        snapshot: Snapshot,
-        schema: pa.Schema,
-        change: Difference,
-        rewrites: Sequence[Rewrite],
-        written: Mapping[str, LakeFile],
-    ) -> tuple[Swap, Swap]:
-        """Returns the commit that changes rows, and the one after it that does not.
-
-        Readers see the rows of the version after either.
-        """
-        equal = [part for part in rewrites if _keeps_rows(part, written)]
-        arrived = [
-            self._write(piece, state, snapshot, schema) for part in equal for piece in part.arrived
-        ]
-        gone = {file.name for part in equal for file in part.removes}
-        come = {piece.id for part in equal for piece in part.adds}
-        same = Swap(
-            removes=[*(file for part in equal for file in part.removes), *arrived],
-            adds=[written[piece] for piece in come],
-            keeps_rows=True,
-            schema=schema,
-            table_version=snapshot.version,
-        )
-        data = Swap(
-            removes=[file for file in change.removes if file.name not in gone],
-            adds=[*(file for piece, file in written.items() if piece not in come), *arrived],
-            keeps_rows=False,
-            schema=schema,
-            table_version=None if equal else snapshot.version,
-        )
-        return data, same
 
     def _commit(self, state: LakeState, *swaps: Swap) -> LakeState:
         """Commits the swaps that change something, each on top of the one before."""
@@ -244,6 +211,40 @@ class Publisher:
 def only_adds_columns(before: pa.Schema, after: pa.Schema) -> bool:
     """Returns whether a schema is another one with columns after it."""
     return list(after)[: len(before)] == list(before)
+
+
+def _swaps(
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    change: Difference,
+    rewrites: Sequence[Rewrite],
+    written: Mapping[str, LakeFile],
+    write: Callable[[Piece], LakeFile],
+) -> tuple[Swap, Swap]:
+    """Returns the commit that changes rows, and the one after it that does not.
+
+    Readers see the rows of the version after either. written: the pieces that come, by id.
+    """
+    equal = [part for part in rewrites if _keeps_rows(part, written)]
+    arrived = [write(piece) for part in equal for piece in part.arrived]
+    merged = [file for part in equal for file in part.removes]
+    gone = {file.name for file in merged}
+    come = {piece.id for part in equal for piece in part.adds}
+    data = Swap(
+        removes=[file for file in change.removes if file.name not in gone],
+        adds=[*(file for piece, file in written.items() if piece not in come), *arrived],
+        keeps_rows=False,
+        schema=schema,
+        table_version=None if equal else snapshot.version,
+    )
+    same = Swap(
+        removes=[*merged, *arrived],
+        adds=[file for piece, file in written.items() if piece in come],
+        keeps_rows=True,
+        schema=schema,
+        table_version=snapshot.version,
+    )
+    return data, same
 
 
 def _keeps_rows(rewrite: Rewrite, written: Mapping[str, LakeFile]) -> bool:

@@ -1,0 +1,1 @@
+"""Copies of tables that other engines read."""
