@@ -1,0 +1,366 @@
+"""What every kind of copy keeps: only what changed is written, and nothing that others do harms it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from compactor import RowKind, RowPolicy, Table
+from compactor.errors import CommitConflictError, DataError, InputError, UsageError
+from compactor.lakes.lake import LakeChangedError, LakeKind
+from compactor.lakes.parquet import ParquetFolder
+from compactor.stores.local import LocalStore
+from compactor.stores.s3 import S3Store
+from compactor.write.ingest import IngestOptions
+from tests.faults import Crash, Kill, LoseAnswer, calls
+from tests.faults.store import FaultyStore
+from tests.read.test_changes import FULL, created
+from tests.support.lakes import KINDS, Copy, Meeting, rows_of, scanned
+from tests.support.wording import refuses
+
+TARGET_CALLS: Final = ("create", "start_upload", "complete", "delete")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> LakeKind:
+    found: LakeKind = request.param
+    return found
+
+
+def numbers(*values: int) -> pa.Table:
+    return pa.table({"k": list(values), "v": [f"v{value}" for value in values]})
+
+
+def copy_of(table: Table, folder: Path, kind: LakeKind) -> Copy:
+    return Copy(table._log, folder / "copy", kind)
+
+
+def expected(table: Table) -> Any:
+    return scanned(table._store, table._log.current())
+
+
+def test_only_files_whose_fragment_or_deleted_rows_changed_are_written(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(numbers(1, 2, 3))
+    copy = copy_of(table, tmp_path, kind)
+    table.append(numbers(4, 5))
+    assert copy.publish().added == 2
+    before = set(copy.files())
+    table.append(numbers(6))
+    added = copy.publish()
+    assert (added.added, added.removed, added.files, added.rows) == (1, 0, 3, 6)
+    assert before < set(copy.files())
+    table.delete("k = 4")
+    deleted = copy.publish()
+    assert (deleted.added, deleted.removed, deleted.rows) == (1, 1, 5)
+    table.tag("now")
+    again = copy.publish()
+    assert (again.added, again.removed, again.bytes_added) == (0, 0, 0)
+    assert copy.rows() == expected(table)
+
+
+def test_levels_leave_young_fragments_out(kind: LakeKind, tmp_path: Path) -> None:
+    table = created(numbers(1, 2, 3))
+    copy = copy_of(table, tmp_path, kind)
+    assert copy.publish(least_level=1).files == 0
+    table.compact(policy=FULL)
+    merged = expected(table)
+    table.append(numbers(4))
+    assert copy.publish(least_level=1).files == 1
+    assert copy.rows() == merged
+    assert copy.publish().files == 2
+    assert copy.rows() == expected(table)
+
+
+def test_rows_that_a_policy_merges_are_merged_where_fragments_overlap(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(numbers(1, 2, 3), IngestOptions(rows=RowPolicy(RowKind.LAST)))
+    table.append(pa.table({"k": [3, 4], "v": ["new", "d"]}))
+    table.append(numbers(8, 9))
+    copy = copy_of(table, tmp_path, kind)
+    assert copy.publish().files == 2
+    assert copy.rows() == rows_of(
+        pa.table({"k": [1, 2, 3, 4, 8, 9], "v": ["v1", "v2", "new", "d", "v8", "v9"]})
+    )
+    table.compact(policy=FULL)
+    copy.publish()
+    assert copy.rows() == expected(table)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_publisher_that_is_killed_anywhere_is_continued_by_the_next(
+    kind: LakeKind, tmp_path: Path, is_after: bool
+) -> None:
+    table = created(numbers(0))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    for number in itertools.count(1):
+        before = copy.rows()
+        table.append(numbers(number * 10))
+        table.append(numbers(number * 10 + 1))
+        table.compact(policy=FULL)
+        table.append(numbers(number * 10 + 2))
+        store = FaultyStore(LocalStore(tmp_path / "copy"))
+        kill = store.faults.add(Kill(is_after), at=calls(*TARGET_CALLS).nth(number))
+        with suppress(Crash):
+            copy.publish(store=store)
+        after = expected(table)
+        assert copy.rows() in (before, after)
+        finds = FaultyStore(LocalStore(tmp_path / "copy"))
+        copy.publish(store=finds)
+        assert copy.rows() == after
+        if kind is LakeKind.PARQUET:  # Readers of the folder find no other files.
+            assert sum((rows_of(pq.read_table(file)) for file in copy.files()), Counter()) == after
+        if not kill.hits:
+            break
+    assert number > 4
+
+
+@pytest.mark.parametrize("commit", [1, 2])
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("kind", [LakeKind.DELTA, LakeKind.ICEBERG])
+def test_files_that_a_killed_publisher_wrote_are_found_by_the_next(
+    kind: LakeKind, tmp_path: Path, commit: int, is_after: bool
+) -> None:
+    table = created(numbers(0))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    table.append(numbers(1))
+    table.compact(policy=FULL)
+
+    def die(number: int) -> None:
+        if number == commit:
+            raise Crash
+
+    meets = {"after": die} if is_after else {"before": die}
+    with pytest.raises(Crash):
+        copy.publish(lake=Meeting(copy.lake(), **meets))
+    assert copy.rows() == (
+        rows_of(numbers(0)) if (commit, is_after) == (1, False) else expected(table)
+    )
+    store = FaultyStore(LocalStore(tmp_path / "copy"))
+    copy.publish(store=store)
+    assert copy.rows() == expected(table)
+    uploads = [key for operation, key in store.calls if operation == "start_upload"]
+    is_found = commit == 1 and not is_after
+    is_done = commit == 2 and is_after
+    assert len(uploads) == (0 if is_found or is_done else 1)
+    assert all(not keeps or rows == expected(table) for keeps, rows in copy.versions())
+
+
+def test_of_two_publishers_one_wins_and_the_other_finds_it_done(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(numbers(1, 2))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    for step in range(3):
+        table.append(numbers(10 + step))
+        if step:
+            table.delete(f"k = {9 + step}")
+
+        def other_wins(number: int, moves_on: bool = step == 2) -> None:
+            if number == 1:
+                if moves_on:
+                    table.append(numbers(77))
+                copy.publish()
+
+        report = copy.publish(lake=Meeting(copy.lake(), before=other_wins))
+        assert copy.rows() == expected(table)
+        assert report.version == table._log.latest.version
+    for keeps, _ in copy.versions():
+        assert not keeps
+
+
+def test_a_publisher_that_always_loses_says_so(tmp_path: Path) -> None:
+    table = created(numbers(1))
+    copy = copy_of(table, tmp_path, LakeKind.PARQUET)
+
+    def lose(_number: int) -> None:
+        raise LakeChangedError
+
+    with refuses(CommitConflictError, tmp_path):
+        copy.publish(lake=Meeting(copy.lake(), before=lose))
+
+
+def test_a_list_whose_answer_was_lost_is_known_again(tmp_path: Path) -> None:
+    table = created(numbers(1))
+    copy = copy_of(table, tmp_path, LakeKind.PARQUET)
+    store = FaultyStore(LocalStore(tmp_path / "copy"))
+    lost = store.faults.add(LoseAnswer(), at=calls("create", prefix="_published/"))
+    assert copy.publish(store=store).files == 1
+    assert len(lost.hits) == 2
+    assert copy.rows() == expected(table)
+
+
+def test_what_was_vacuumed_since_is_a_change_of_rows(tmp_path: Path) -> None:
+    table = created(numbers(1, 2))
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    table.append(numbers(3))
+    table.compact(policy=FULL)
+    table.vacuum(grace_seconds=0, retain_seconds=0)
+    copy.publish()
+    assert copy.rows() == expected(table)
+    [*_, (keeps, _)] = copy.versions()
+    assert not keeps
+
+
+def test_files_are_sorted_and_have_what_readers_skip_by(tmp_path: Path) -> None:
+    rows = pa.table({"k": [3, 1, 2], "d": [1, 2, 3], "v": ["c", "a", "b"]})
+    table = created(rows, sort="k:desc")
+    table.alter(skips={"v": "bloom"})
+    copy = copy_of(table, tmp_path, LakeKind.PARQUET)
+    copy.publish()
+    [file] = copy.files()
+    assert pq.read_table(file)["k"].to_pylist() == [3, 2, 1]
+    group = pq.read_metadata(file).row_group(0)
+    [sorting] = group.sorting_columns
+    assert (sorting.column_index, sorting.descending) == (0, True)
+    columns = [group.column(place) for place in range(3)]
+    assert all(column.has_column_index and column.has_offset_index for column in columns)
+    blooms = [column.bloom_filter_offset is not None for column in columns]
+    assert blooms == [False, False, True]
+
+
+def test_delta_has_statistics_that_readers_skip_files_by(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "k": [1, 2, None],
+            "f": [1.5, float("nan"), None],
+            "at": pa.array([5, None, 7], pa.timestamp("s", "UTC")),
+            "long": ["x" * 1000, "y", None],
+        }
+    )
+    table = created(rows)
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    [stats] = [json.loads(a["add"]["stats"]) for a in copy.delta_actions(1) if "add" in a]
+    assert stats == {
+        "numRecords": 3,
+        "minValues": {"k": 1, "at": "1970-01-01T00:00:05+00:00"},
+        "maxValues": {"k": 2, "at": "1970-01-01T00:00:07+00:00"},
+        "nullCount": {"k": 1, "f": 1, "at": 1, "long": 1},
+    }
+
+
+# --- what is refused ---
+
+
+def test_a_place_that_holds_something_else_is_refused(kind: LakeKind, tmp_path: Path) -> None:
+    table = created(numbers(1))
+    copy = copy_of(table, tmp_path, kind)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "letter.txt").write_text("dear reader")
+    with refuses(UsageError, tmp_path / "copy"):
+        copy.publish()
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["letter.txt"]
+
+
+def test_the_copy_of_another_table_is_refused(kind: LakeKind, tmp_path: Path) -> None:
+    copy_of(created(numbers(1)), tmp_path, kind).publish()
+    other = copy_of(created(numbers(2)), tmp_path, kind)
+    with refuses(UsageError, tmp_path / "copy"):
+        other.publish()
+    assert other.rows() == rows_of(numbers(1))
+
+
+def test_a_copy_that_is_ahead_of_its_table_is_refused(tmp_path: Path) -> None:
+    table = created(numbers(1))
+    copy = copy_of(table, tmp_path, LakeKind.PARQUET)
+    copy.publish()
+    [*_, path] = sorted((tmp_path / "copy").glob("_published/*"))
+    path.write_text(path.read_text().replace('"table_version": 1', '"table_version": 9'))
+    with refuses(UsageError, "version 9"):
+        copy.publish()
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda text: text[:50], lambda text: text.replace('"format": 1', '"format": 2')]
+)
+def test_a_damaged_or_newer_list_is_refused(damage: Callable[[str], str], tmp_path: Path) -> None:
+    copy = copy_of(created(numbers(1)), tmp_path, LakeKind.PARQUET)
+    copy.publish()
+    [*_, path] = sorted((tmp_path / "copy").glob("_published/*"))
+    path.write_text(damage(path.read_text()))
+    with refuses(DataError, tmp_path / "copy"):
+        copy.publish()
+
+
+def test_rows_that_another_program_wrote_are_never_removed(tmp_path: Path) -> None:
+    table = created(numbers(1))
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    write_deltalake(tmp_path / "copy", numbers(50), mode="append")
+    with refuses(UsageError, "another program"):
+        copy.publish()
+    assert DeltaTable(tmp_path / "copy").to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("kind", [LakeKind.DELTA, LakeKind.ICEBERG])
+@pytest.mark.parametrize(
+    "dtype", [pa.duration("s"), pa.null(), pa.decimal256(60, 2), pa.list_(pa.duration("s"))]
+)
+def test_a_type_that_a_lake_lacks_is_named(
+    kind: LakeKind, dtype: pa.DataType, tmp_path: Path
+) -> None:
+    table = created(pa.table({"k": [1], "odd": pa.nulls(1, dtype)}))
+    with refuses(InputError, "'odd'"):
+        copy_of(table, tmp_path, kind).publish()
+
+
+def test_a_time_of_day_is_for_iceberg_only(tmp_path: Path) -> None:
+    times = pa.array([1], pa.time32("s"))
+    table = created(pa.table({"k": [1], "at": times}))
+    with refuses(InputError, "'at'"):
+        copy_of(table, tmp_path / "delta", LakeKind.DELTA).publish()
+    copy = copy_of(table, tmp_path / "iceberg", LakeKind.ICEBERG)
+    copy.publish()
+    assert copy.rows() == expected(table)
+
+
+def test_a_value_that_would_change_is_named_and_nothing_is_published(tmp_path: Path) -> None:
+    rows = pa.table({"k": [1, 2], "at": pa.array([1000, 1001], pa.timestamp("ns"))})
+    table = created(rows)
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    with refuses(InputError, "'at'"):
+        copy.publish()
+    assert copy.rows() == Counter()
+    table.delete("k = 2")
+    copy.publish()
+    assert copy.rows().total() == 1
+
+
+# --- on S3 ---
+
+
+@pytest.mark.parametrize("kind", [LakeKind.PARQUET, LakeKind.DELTA])
+def test_copies_are_kept_up_to_date_on_s3(kind: LakeKind, s3_bucket: str, tmp_path: Path) -> None:
+    table = created(numbers(1, 2))
+    copy = copy_of(table, tmp_path, kind)
+    copy.store = S3Store(s3_bucket, "lake/copy")
+    copy.publish()
+    table.append(numbers(3))
+    table.compact(policy=FULL)
+    assert copy.publish().rows == 3
+    if kind is LakeKind.DELTA:
+        found = DeltaTable(copy.store.url, storage_options={"allow_http": "true"})
+        assert rows_of(found.to_pyarrow_table()) == expected(table)
+    else:
+        state = ParquetFolder(copy.store, copy.log.current().table_id).state()
+        assert state is not None
+        [name] = state.files
+        data = pa.BufferReader(copy.store.read(name))
+        assert rows_of(pq.read_table(data)) == expected(table)
