@@ -280,7 +280,8 @@ def _with_id(field: pa.Field, known: NestedField) -> pa.Field:
 def _with_ids(dtype: pa.DataType, known: IcebergType) -> pa.DataType:
     """Adds the ids of the fields within a type."""
     if isinstance(known, StructType):
-        return pa.struct([_with_id(f, known.field_by_name(f.name)) for f in dtype.fields])
+        pairs = zip(dtype.fields, known.fields, strict=True)
+        return pa.struct([_with_id(field, other) for field, other in pairs])
     if isinstance(known, MapType):
         key, item = (
             _with_ids(dtype.key_type, known.key_type),

@@ -43,7 +43,7 @@ class Piece:
 def pieces_of(
     snapshot: Snapshot, schema: pa.Schema, *, least_level: int, fills_columns: bool
 ) -> Iterator[Piece]:
-    """Yields the pieces of a version in key order.
+    """Yields the pieces of a version that have rows, in key order.
 
     schema: the columns of the lake, with its types. least_level: leaves fragments of lower levels out.
     fills_columns: whether readers of the lake take columns that a file lacks as null; files then have only
@@ -55,6 +55,8 @@ def pieces_of(
     for entries in overlapping_fragments(old):
         groups = [tuple(entries)] if table.rows.merges else [(entry,) for entry in entries]
         for group in groups:
+            if not any(entry.live_rows for entry in group):
+                continue
             yield piece_of(group, table, schema, fills_columns=fills_columns)
 
 

@@ -105,12 +105,12 @@ class Publisher:
                 fills_columns=self._lake.fills_columns,
             )
         )
-        files = list(state.files.values())
+        live = list(state.files.values())
         if only_adds_columns(state.schema, schema):
-            change = difference(files, pieces)
+            change = difference(live, pieces)
             rewrites = self._rewrites(state, snapshot, schema, change)
         else:  # Readers take types from the lake, so no file may have others.
-            change, rewrites = Difference([], files, pieces), []
+            change, rewrites = Difference([], live, pieces), []
         name_by = partial(file_name, base=state.version, writer=_WRITER)
         of_files = self._lake.file_schema(state, schema)
 
@@ -126,7 +126,9 @@ class Publisher:
                 on_rows=self._count,
             )
 
-        written = {piece.id: write(piece) for piece in change.adds}
+        files = {piece.id: write(piece) for piece in change.adds}
+        # Rows that a policy merges may all be deleted. Iceberg's readers don't list files without rows.
+        written = {piece: file for piece, file in files.items() if file.rows}
         data, same = _swaps(snapshot, schema, change, rewrites, written, write)
         state = self._commit(state, data, same)
         self._lake.tidy(state)
@@ -250,4 +252,4 @@ def _swaps(
 def _keeps_rows(rewrite: Rewrite, written: Mapping[str, LakeFile]) -> bool:
     before = sum(file.rows for file in rewrite.removes)
     before += sum(piece.live_rows for piece in rewrite.arrived)
-    return before == sum(written[piece.id].rows for piece in rewrite.adds)
+    return before == sum(written[p.id].rows for p in rewrite.adds if p.id in written)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,16 +14,29 @@ from compactor.lakes.lake import LakeKind
 from tests.read.test_changes import FULL, SOON, TABLES, History, created
 from tests.support.lakes import KINDS, Copy, Rows, scanned
 
+EVERY_DAY: Final = {
+    ("append with a time to live", LakeKind.PARQUET),
+    ("append", LakeKind.DELTA),
+    ("last by sequence, with tombstones", LakeKind.DELTA),
+    ("append", LakeKind.ICEBERG),
+}
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", TABLES)
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(n, k, marks=() if (n, k) in EVERY_DAY else pytest.mark.long)
+        for n in TABLES
+        for k in KINDS
+    ],
+)
 def test_a_copy_has_the_rows_of_the_newest_version_whatever_was_done(
     name: str, kind: LakeKind, tmp_path: Path
 ) -> None:
     history = History(len(name), TABLES[name])
     copy = Copy(history.table._log, tmp_path / "copy", kind)
     published: list[Rows] = []
-    for _ in range(7):
+    for _ in range(6):
         for _ in range(history.random.randrange(1, 4)):
             history.step()
         report = copy.publish()

@@ -19,6 +19,7 @@ from compactor import RowKind, RowPolicy, Table
 from compactor.errors import CommitConflictError, DataError, InputError, UsageError
 from compactor.lakes.lake import LakeChangedError, LakeKind
 from compactor.lakes.parquet import ParquetFolder
+from compactor.predicate.skipping.spec import SkipKind
 from compactor.stores.local import LocalStore
 from compactor.stores.s3 import S3Store
 from compactor.write.ingest import IngestOptions
@@ -99,7 +100,17 @@ def test_rows_that_a_policy_merges_are_merged_where_fragments_overlap(
     assert copy.rows() == expected(table)
 
 
-@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "is_after"),
+    [
+        (LakeKind.PARQUET, False),
+        (LakeKind.PARQUET, True),
+        pytest.param(LakeKind.DELTA, False, marks=pytest.mark.long),
+        pytest.param(LakeKind.DELTA, True, marks=pytest.mark.long),
+        pytest.param(LakeKind.ICEBERG, False, marks=pytest.mark.long),
+        pytest.param(LakeKind.ICEBERG, True, marks=pytest.mark.long),
+    ],
+)
 def test_a_publisher_that_is_killed_anywhere_is_continued_by_the_next(
     kind: LakeKind, tmp_path: Path, is_after: bool
 ) -> None:
@@ -218,10 +229,24 @@ def test_what_was_vacuumed_since_is_a_change_of_rows(tmp_path: Path) -> None:
     assert not keeps
 
 
+@pytest.mark.parametrize("policy", [RowPolicy(RowKind.APPEND), RowPolicy(RowKind.LAST)])
+def test_fragments_without_rows_have_no_file(
+    kind: LakeKind, policy: RowPolicy, tmp_path: Path
+) -> None:
+    table = created(numbers(1, 2), IngestOptions(rows=policy))
+    table.append(numbers(7))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    table.delete("k = 7")
+    for _ in range(2):
+        assert copy.publish().files == 1
+        assert copy.rows() == expected(table)
+
+
 def test_files_are_sorted_and_have_what_readers_skip_by(tmp_path: Path) -> None:
     rows = pa.table({"k": [3, 1, 2], "d": [1, 2, 3], "v": ["c", "a", "b"]})
     table = created(rows, sort="k:desc")
-    table.alter(skips={"v": "bloom"})
+    table.alter(skips={"v": SkipKind.BLOOM})
     copy = copy_of(table, tmp_path, LakeKind.PARQUET)
     copy.publish()
     [file] = copy.files()
@@ -287,9 +312,15 @@ def test_a_copy_that_is_ahead_of_its_table_is_refused(tmp_path: Path) -> None:
         copy.publish()
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda text: text[:50], lambda text: text.replace('"format": 1', '"format": 2')]
-)
+def cut(text: str) -> str:
+    return text[:50]
+
+
+def newer(text: str) -> str:
+    return text.replace('"format": 1', '"format": 2')
+
+
+@pytest.mark.parametrize("damage", [cut, newer])
 def test_a_damaged_or_newer_list_is_refused(damage: Callable[[str], str], tmp_path: Path) -> None:
     copy = copy_of(created(numbers(1)), tmp_path, LakeKind.PARQUET)
     copy.publish()

@@ -117,11 +117,9 @@ def test_pyiceberg_and_polars_read_iceberg(table: Table, tmp_path: Path) -> None
 def test_duckdb_and_polars_read_parquet(table: Table, tmp_path: Path) -> None:
     published(table, tmp_path, LakeKind.PARQUET)
     pattern = str(tmp_path / "copy" / "*.parquet")
-    by_duckdb = (
-        duckdb.connect()
-        .execute(f"SET TimeZone = 'UTC'; FROM read_parquet('{pattern}')")
-        .to_arrow_table()
-    )
+    db = duckdb.connect()
+    db.execute("SET TimeZone = 'UTC'")
+    by_duckdb = db.sql(f"FROM read_parquet('{pattern}')").to_arrow_table()
     names = [name for name in by_duckdb.column_names if name not in ("half", "map")]
     wanted = table.scan(columns=names).to_table()
     assert without_lists_of_structs(by_duckdb.select(names)) == without_lists_of_structs(wanted)

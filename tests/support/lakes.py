@@ -78,7 +78,10 @@ class Copy:
 
     def rows(self) -> Rows:
         """Returns the rows of the newest version."""
-        return next(reversed(list(self.versions())), Counter())[1]
+        found: Rows = Counter()
+        for _, found in self.versions():
+            pass
+        return found
 
     def versions(self) -> Iterator[tuple[bool, Rows]]:
         """Yields the rows of each version, and whether its commit claims to have kept all rows."""
@@ -91,9 +94,9 @@ class Copy:
                 table = DeltaTable(self.folder, version=version)
                 yield self._delta_keeps(version), rows_of(table.to_pyarrow_table())
         else:
-            table = self.iceberg()
-            for snapshot in table.snapshots():
-                found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+            iceberg = self.iceberg()
+            for snapshot in iceberg.snapshots():
+                found = iceberg.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
                 is_replace = snapshot.summary.operation.value == "replace"
                 yield is_replace, rows_of(found)
 
