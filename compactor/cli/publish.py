@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 
 import click
 
 from compactor.cli.display import progress
+from compactor.cli.lake_options import LakeChoice, lake_options
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import threads_option
-from compactor.cli.tables import open_log
 from compactor.common.counts import counted
-from compactor.lakes.lake import LakeKind
-from compactor.lakes.open import open_publisher
 from compactor.resources.cores import usable_cores
 
 _EPILOG = """\b
@@ -29,37 +26,16 @@ version if they read the files that the newest list in _published/ names; a run 
 If the table merges rows of one key, fragments that overlap are published as one file of merged rows."""
 
 
-def least_level(text: str) -> int:
-    """Parses `1+` as a type of click's options."""
-    match = re.fullmatch(r"([0-9]{1,2})\+", text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not of the form 1+, which means levels 1 and deeper")
-    return int(match[1])
-
-
 @click.command("publish", epilog=_EPILOG)
 @click.argument("table")
 @click.argument("destination")
-@click.option("--as", "kind", type=click.Choice([str(kind) for kind in LakeKind]), required=True,
-              help="What other engines find at DESTINATION.")  # fmt: skip
-@click.option("--levels", "levels", type=least_level, metavar="N+", default="0+", show_default=True,
-              help="Publish only the fragments of these levels: 1+ leaves out what came in since the last "
-              "compactions, and writes each row less often.")  # fmt: skip
-@click.option("--catalog", metavar="NAME",
-              help="Iceberg catalog of pyiceberg's configuration.  [default: catalog.db in "
-              "DESTINATION]")  # fmt: skip
-@click.option("--name", metavar="NAMESPACE.TABLE",
-              help="Name of the Iceberg table in its catalog.  [default: published.NAME, by the last part of "
-              "DESTINATION]")  # fmt: skip
+@lake_options(required=True)
 @threads_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def publish_command(
     table: str,
     destination: str,
-    kind: str,
-    levels: int,
-    catalog: str | None,
-    name: str | None,
+    lake: LakeChoice,
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -69,18 +45,12 @@ def publish_command(
     fragment, with statistics of its pages, and Bloom filters where the table has skip indexes.
     """
     with progress(f"publish {destination}", None) as advance:
-        done = open_publisher(
-            open_log(table),
-            destination,
-            LakeKind(kind),
-            catalog=catalog,
-            name=name,
-            least_level=levels,
-            threads=threads or usable_cores(),
-            on_progress=advance,
-        ).publish()
+        publisher = lake.publisher(
+            table, destination, threads=threads or usable_cores(), on_progress=advance
+        )
+        done = publisher.publish()
     if as_json:
-        echo_json({"destination": destination, "as": kind, **asdict(done)})
+        echo_json({"destination": destination, "as": lake.kind, **asdict(done)})
         return
     echo_line(
         f"{destination}: version {done.version}, {counted(done.rows, 'row')} in "

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 import click
 
 from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
+from compactor.cli.lake_options import LakeChoice, lake_options
 from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.shared_options import duration_seconds
@@ -21,7 +24,9 @@ from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
-from compactor.errors import UsageError
+from compactor.errors import TableNotFoundError, UsageError
+from compactor.lakes.following import Following
+from compactor.lakes.publish import PublishReport
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.model import Settings
 from compactor.settings.properties import Properties
@@ -38,6 +43,7 @@ Examples:
   compactor watch s3://bucket/logs s3://bucket/metrics --master 'local[4]'
   compactor watch ./logs --poll 2s --json             one JSON object a line
   compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
+  compactor watch s3://bucket/logs --publish s3://lake/logs --as delta --levels 1+
 
 Several processes may watch one table: each skips the fragments that another has leased. After SIGTERM or
 Ctrl-C no compaction begins; running ones may end within --drain, then their leases are released, so that
@@ -62,6 +68,9 @@ other workers can take over at once. Either way the exit code is 0, and nothing 
               help="/healthz fails when the loop has made no round for this long.  [default: "
               f"{duration_text(_STALL_SECONDS)}; in-process, where compactions hold up the loop: "
               f"{duration_text(_IN_PROCESS_STALL_SECONDS)}]")  # fmt: skip
+@click.option("--publish", "destination", metavar="DESTINATION",
+              help="Keep a copy of the one TABLE up to date there, as `publish` does.")  # fmt: skip
+@lake_options(required=False)
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
 def watch_command(
@@ -73,6 +82,8 @@ def watch_command(
     metrics_port: int | None,
     metrics_address: str,
     stall_seconds: float | None,
+    destination: str | None,
+    lake: LakeChoice,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -87,6 +98,7 @@ def watch_command(
     check_engine(master)
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")
+    _check_copy(tables, destination, lake)
     urls = [address_of(table) for table in tables]
     stop = threading.Event()
     # Handlers are set before Spark starts, which may take seconds.
@@ -110,11 +122,57 @@ def watch_command(
         health.started()
         served = {} if port is None else {"metrics_port": port}
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
-        worker = Worker(
-            drivers, engine, listener=told.listener(events, health, _Overriding(policy, settings))
-        )
-        worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
+        with _copied(tables, destination, lake, events) as copying:
+            listeners = events, health, _Overriding(policy, settings), *copying
+            worker = Worker(drivers, engine, listener=told.listener(*listeners))
+            worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
         events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _check_copy(tables: Sequence[str], destination: str | None, lake: LakeChoice) -> None:
+    """Raises `UsageError` for a copy that can't be made, even if there is no table yet."""
+    if destination is None:
+        if lake.is_given:
+            raise UsageError("--as, --levels, --catalog and --name: name the place by --publish")
+        return
+    if lake.kind is None:
+        raise UsageError("--publish: say what other engines find there, by --as")
+    if len(tables) > 1:
+        raise UsageError(
+            "--publish: a copy is of one TABLE: watch the others by a process of their own"
+        )
+    with suppress(TableNotFoundError):
+        lake.publisher(tables[0], destination)
+
+
+@contextmanager
+def _copied(
+    tables: Sequence[str], destination: str | None, lake: LakeChoice, events: Events
+) -> Iterator[list[Following]]:
+    """Lets a thread publish while the block runs, if a destination was given."""
+    if destination is None:
+        yield []
+        return
+    url = address_of(tables[0])
+
+    def published(report: PublishReport) -> None:
+        if report.added or report.removed:
+            events.say("published", table=url, destination=destination, **asdict(report))
+
+    def failed(error: Exception, retry_seconds: float) -> None:
+        values = {
+            "table": url,
+            "destination": destination,
+            "reason": str(error),
+            "retry_seconds": retry_seconds,
+        }
+        events.tell(Event("error", values, level=logging.WARNING))
+
+    following = Following(lambda: lake.publisher(tables[0], destination), published, failed)
+    try:
+        yield [following]
+    finally:
+        following.close()
 
 
 class _Overriding(Silent):

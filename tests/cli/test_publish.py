@@ -78,6 +78,29 @@ def test_an_iceberg_catalog_is_found_by_its_name(
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
+        (("t", "u", "--publish", "copy", "--as", "delta"), 2),
+        (("t", "--publish", "copy"), 2),
+        (("t", "--as", "delta"), 2),
+        (("t", "--publish", "t/copy", "--as", "delta"), 2),
+    ],
+)
+def test_a_copy_that_a_worker_cannot_keep_is_refused_before_it_begins(
+    cli: Cli,
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    code: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli("watch", *arguments, "--master", "in-process", code=code)
+    [line] = cli.err.splitlines()
+    says(line)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
         (("t", "t/copy", "--as", "delta"), 2),
         (("t", ".", "--as", "delta"), 2),
         (("nothing", "copy", "--as", "delta"), 5),

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -124,6 +125,18 @@ def test_a_worker_serves_metrics_and_probes_until_it_is_told_to_stop(tmp_path: P
     ]  # fmt: skip
     ids = {line["compaction_id"] for line in lines if line["event"] == "attempt ended"}
     assert ids == {line["compaction_id"] for line in lines if line["event"] == "committed"}
+
+
+def test_a_worker_keeps_a_copy_up_to_date(tmp_path: Path) -> None:
+    ingest_tables(LocalStore(tmp_path / "t"), [log_rows(200, seed) for seed in range(4)], tmp_path)
+    copy = tmp_path / "copy"
+    with watching(tmp_path, "--publish", str(copy), "--as", "parquet") as watch:
+        while (said := watch.until("published"))["files"] != 1:
+            assert said["rows"] == 800
+        watch.process.send_signal(signal.SIGTERM)
+        assert watch.process.wait(30) == 0
+    [file] = copy.glob("*.parquet")
+    assert pq.read_table(file).num_rows == 800
 
 
 def test_while_it_drains_it_is_alive_and_not_ready(tmp_path: Path) -> None:

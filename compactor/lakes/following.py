@@ -1,0 +1,67 @@
+"""Publishes a table whenever it has a new version, in a thread beside the worker that compacts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from compactor.compaction.driver import Driver
+from compactor.compaction.listener import Silent
+from compactor.errors import CompactorError
+from compactor.lakes.publish import Publisher, PublishReport
+from lsm_fragment.errors import FormatError
+
+_MAX_PAUSE_SECONDS: Final = 60.0
+
+
+class Following(Silent):
+    """A listener that lets a thread publish. The worker never waits for it.
+
+    A publication that the end of the process interrupts is continued by the next.
+    """
+
+    def __init__(
+        self,
+        open_publisher: Callable[[], Publisher],
+        on_done: Callable[[PublishReport], None],
+        on_failure: Callable[[Exception, float], None],
+    ) -> None:
+        """open_publisher: opens a publisher for the thread alone, once there is a table. on_done, on_failure:
+        are called in the thread; a failed publication is tried again after so many seconds."""
+        self._open = open_publisher
+        self._on_done, self._on_failure = on_done, on_failure
+        self._seen = 0
+        self._is_due = threading.Event()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publish", daemon=True)
+        self._thread.start()
+
+    def looked(self, driver: Driver) -> None:
+        version = driver.log.latest.version
+        if version != self._seen:
+            self._seen = version
+            self._is_due.set()
+
+    def close(self) -> None:
+        """Lets the thread end after what it is publishing. Does not wait for it."""
+        self._is_over.set()
+        self._is_due.set()
+
+    def _run(self) -> None:
+        publisher: Publisher | None = None
+        failures = 0
+        while self._is_due.wait() and not self._is_over.is_set():
+            self._is_due.clear()
+            try:
+                publisher = publisher or self._open()
+                report = publisher.publish()
+            except (CompactorError, FormatError) as error:
+                failures += 1
+                seconds = min(_MAX_PAUSE_SECONDS, 2.0**failures)
+                self._on_failure(error, seconds)
+                self._is_over.wait(seconds)
+                self._is_due.set()
+                continue
+            failures = 0
+            self._on_done(report)
