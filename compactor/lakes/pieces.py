@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +21,13 @@ from lsm_fragment.arrays.type_json import type_to_json
 
 _DIGITS: Final = 12
 _MERGED: Final = "merged"
+_ALL: Final = "all"
+"""Stands for the deletions of a fragment without any."""
 _SUFFIX: Final = ".parquet"
+_HASH: Final = f"[0-9a-f]{{{_DIGITS}}}"
+_NAME: Final = re.compile(
+    rf"(.+-(?:{_ALL}|{_HASH})-{_HASH})-([0-9]{{1,18}})-[0-9a-f]{{4}}{re.escape(_SUFFIX)}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ def node_of(entry: FragmentEntry) -> str:
     stem = entry.key.removeprefix(DATA_PREFIX).removesuffix(".frag")
     deletion = entry.deletion
     if deletion is None:
-        return f"{stem}-all"
+        return f"{stem}-{_ALL}"
     return f"{stem}-{_digest(deletion.key, str(deletion.offset), str(deletion.length))}"
 
 
@@ -105,10 +112,8 @@ def file_name(piece: Piece, base: int, writer: str) -> str:
 
 def parsed_name(name: str) -> tuple[str, int] | None:
     """Returns the id of the piece and the base of a file; None for a file that `file_name` did not name."""
-    piece, _, rest = name.removesuffix(_SUFFIX).rpartition("-")[0].rpartition("-")
-    if not (name.endswith(_SUFFIX) and piece and rest.isdecimal()):
-        return None
-    return piece, int(rest)
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def _form(columns: tuple[str, ...], table: TableMetadata, schema: pa.Schema) -> str:
