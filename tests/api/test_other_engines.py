@@ -197,7 +197,7 @@ def _duckdb_type(name: str) -> str:
     }[name]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(condition=conditions)
 def test_arrow_filters_keep_the_rows_that_arrow_keeps(table: Table, condition: Condition) -> None:
     filter = with_arrow(condition)
@@ -207,7 +207,7 @@ def test_arrow_filters_keep_the_rows_that_arrow_keeps(table: Table, condition: C
     assert dataset.count_rows(filter=filter) == len(wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(condition=conditions)
 def test_polars_keeps_the_rows_that_it_keeps_of_a_frame(table: Table, condition: Condition) -> None:
     filter = with_polars(condition)
@@ -216,7 +216,7 @@ def test_polars_keeps_the_rows_that_it_keeps_of_a_frame(table: Table, condition:
     assert table.to_polars().filter(filter).select("id").collect().equals(wanted)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(condition=conditions)
 def test_duckdb_keeps_the_rows_that_it_keeps_of_arrow(table: Table, condition: Condition) -> None:
     values: list[Any] = []
