@@ -67,11 +67,11 @@ def test_streams_change_no_byte(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.timeout(900)  # a slice for each row takes minutes, and more on a loaded machine
-@pytest.mark.parametrize("slice_bytes", [1, 50_000])
+@pytest.mark.parametrize("slice_bytes", [2_000, 50_000])
 def test_spilling_streams_changes_no_byte(
     streams: list[int], monkeypatch: pytest.MonkeyPatch, threads: int, slice_bytes: int
 ) -> None:
+    """Slices on disk of some rows, or some hundred."""
     rows = tables(1, 2, 3)
     expected = plain(monkeypatch, lambda: merged_rows(rows, **KNOBS))
     fragments = [write_fragment(t, "k", WriterOptions(65_536, 1 << 22)) for t in rows]
