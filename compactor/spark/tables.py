@@ -31,12 +31,13 @@ def table(
     Raises Spark's `AnalysisException` with our text for an unknown table, column or option.
     """
     register(spark)
-    reader = spark.read.format("fragments").option("min_tasks", _tasks_at_a_time(spark))
+    spark_reader = spark.read.format("fragments").option("min_tasks", _tasks_at_a_time(spark))
     if columns is not None:
-        reader = reader.option("columns", ",".join(map(quoted, columns)))
+        spark_reader = spark_reader.option("columns", ",".join(map(quoted, columns)))
     if where is not None:
-        reader = reader.option("where", where)
-    return reader.options(**options).load(fspath(url))
+        spark_reader = spark_reader.option("where", where)
+    spark_reader = spark_reader.options(**options)
+    return spark_reader.load(fspath(url))
 
 
 def _tasks_at_a_time(spark: SparkSession) -> int:

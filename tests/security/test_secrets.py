@@ -49,6 +49,7 @@ def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
         "export": [table, str(folder / "out.parquet")],
         "changes": [table, "--since", "0", "--reader", "loader"],
         "head": [table],
+        "publish": [table, str(folder / "lake"), "--as", "parquet"],
         "query": [table, "--where", "id = '1'"],
         "run": [str(folder / "pipeline.yaml")],
         "entity-merge": [*spec, "--output", table],
