@@ -17,16 +17,17 @@ import pyarrow as pa
 
 from compactor.predicate.foreign import kept
 from compactor.predicate.foreign.kept import Kept
+from compactor.predicate.tree import MIRRORED, Op
 
 _METADATA_OF_SCHEMA: Final = 2 * ctypes.sizeof(ctypes.c_void_p)
 """Where the metadata is in a schema of the C data interface: behind its format and its name."""
 _COMPARISONS: Final = {
-    "equal": "=",
-    "not_equal": "<>",
-    "less": "<",
-    "less_equal": "<=",
-    "greater": ">",
-    "greater_equal": ">=",
+    "equal": Op.EQ,
+    "not_equal": Op.NE,
+    "less": Op.LT,
+    "less_equal": Op.LE,
+    "greater": Op.GT,
+    "greater_equal": Op.GE,
 }
 
 
@@ -124,7 +125,7 @@ def _compared(node: _Call, schema: pa.Schema) -> Kept | None:
         case [_Column() as column, pa.Scalar() as value]:
             field = _field(column, schema)
         case [pa.Scalar() as value, _Column() as column]:
-            field, operator = _field(column, schema), kept.MIRRORED[operator]
+            field, operator = _field(column, schema), MIRRORED[operator]
         case _:
             return None
     return None if field is None else kept.compared(field, operator, value)

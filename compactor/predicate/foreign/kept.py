@@ -16,12 +16,11 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.predicate.like import escaped
+from compactor.predicate.tree import OPPOSITE, Op
 from lsm_fragment.arrays.times import UNITS_PER_SECOND
 from lsm_fragment.arrays.types import is_string
+from lsm_fragment.names import in_quotes
 
-MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""Each operator, and the one with both sides swapped."""
-_OF_NEGATION: Final = {"<>": "=", ">": "<=", ">=": "<"}
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
@@ -32,18 +31,15 @@ class Kept(NamedTuple):
     """Whether it also drops each row that the other drops, and is null for the same rows."""
 
 
-def compared(field: pa.Field, operator: str, value: pa.Scalar) -> Kept | None:
-    """Returns the comparison of a column with a value; None if their types are too different to tell.
-
-    operator: one of `MIRRORED`.
-    """
+def compared(field: pa.Field, operator: Op, value: pa.Scalar) -> Kept | None:
+    """Returns the comparison of a column with a value; None if their types are too different to tell."""
     literal = _literal(value, _plain(field.type))
     if literal is None:
         return None
     if not pt.is_floating(_plain(field.type)):
         return Kept(f"{_name(field)} {operator} {literal}", True)
-    if opposite := _OF_NEGATION.get(operator):
-        return Kept(f"NOT ({_name(field)} {opposite} {literal})", False)
+    if operator in (Op.NE, Op.GT, Op.GE):
+        return Kept(f"NOT ({_name(field)} {OPPOSITE[operator]} {literal})", False)
     return Kept(f"{_name(field)} {operator} {literal}", False)
 
 
@@ -106,8 +102,7 @@ def _plain(dtype: pa.DataType) -> pa.DataType:
 
 
 def _name(field: pa.Field) -> str:
-    name: str = field.name
-    return '"' + name.replace('"', '""') + '"'
+    return in_quotes(field.name)
 
 
 def _quoted(text: str) -> str:

@@ -16,14 +16,15 @@ from pyarrow import types as pt
 
 from compactor.predicate.foreign import kept
 from compactor.predicate.foreign.kept import Kept
+from compactor.predicate.tree import MIRRORED, Op
 
 _COMPARISONS: Final = {
-    "Eq": "=",
-    "NotEq": "<>",
-    "Lt": "<",
-    "LtEq": "<=",
-    "Gt": ">",
-    "GtEq": ">=",
+    "Eq": Op.EQ,
+    "NotEq": Op.NE,
+    "Lt": Op.LT,
+    "LtEq": Op.LE,
+    "Gt": Op.GT,
+    "GtEq": Op.GE,
 }
 _UNITS: Final = {"Milliseconds": "ms", "Microseconds": "us", "Nanoseconds": "ns"}
 _PLAIN: Final = {
@@ -82,8 +83,8 @@ def _of_column(field: pa.Field, function: Any, rest: list[Any]) -> Kept | None:
         case {"Boolean": "IsNotNull"}, []:
             return kept.null(field, is_null=False)
         case {"Boolean": {"IsBetween": {"closed": closed}}}, [low, high]:
-            ends = [(low, ">=" if closed in ("Both", "Left") else ">")]
-            ends.append((high, "<=" if closed in ("Both", "Right") else "<"))
+            ends = [(low, Op.GE if closed in ("Both", "Left") else Op.GT)]
+            ends.append((high, Op.LE if closed in ("Both", "Right") else Op.LT))
             return kept.both(
                 [_compared({"Column": field.name}, op, end, _only(field)) for end, op in ends]
             )
@@ -98,12 +99,12 @@ def _only(field: pa.Field) -> pa.Schema:
     return pa.schema([field])
 
 
-def _compared(left: Any, operator: str, right: Any, schema: pa.Schema) -> Kept | None:
+def _compared(left: Any, operator: Op, right: Any, schema: pa.Schema) -> Kept | None:
     match left, right:
         case {"Column": str(name)}, {"Literal": {"Scalar": value}}:
             pass
         case {"Literal": {"Scalar": value}}, {"Column": str(name)}:
-            operator = kept.MIRRORED[operator]
+            operator = MIRRORED[operator]
         case _:
             return None
     if name not in schema.names:
