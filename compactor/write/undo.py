@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from compactor.common.clock import Ids, random_id
-from compactor.compaction.carrying import CannotCarryError
+from compactor.compaction.carrying import CannotCarryError, OrderOf, order_of_keys
 from compactor.compaction.carrying_back import carried_back
 from compactor.compaction.compaction import Compaction
 from compactor.errors import RestoreError, UsageError
@@ -47,16 +47,22 @@ class UndoReport:
 
 
 def undo_compaction(
-    log: CommitLog, compaction_id: str, *, dry_run: bool = False, ids: Ids = random_id
+    log: CommitLog,
+    compaction_id: str,
+    *,
+    dry_run: bool = False,
+    ids: Ids = random_id,
+    order_of: OrderOf = order_of_keys,
 ) -> UndoReport:
     """Puts the inputs of a compaction in the place of its outputs, in one commit that ends all leases.
 
+    order_of: makes the row order again, if rows were deleted since.
     Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer kept or
     gone, and `RestoreError` if its outputs, or what overlaps its inputs, changed since; what reading the keys
     of inputs raises, if rows were deleted since.
     """
     latest = log.current()
-    undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids)
+    undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids, order_of)
     undo.check_whole()
     return until_current(log, undo.dry_run if dry_run else undo.attempt, "undone")
 
@@ -64,9 +70,11 @@ def undo_compaction(
 class _Undo:
     """The undo of one compaction."""
 
-    def __init__(self, log: CommitLog, version: Version, compaction_id: str, ids: Ids) -> None:
+    def __init__(
+        self, log: CommitLog, version: Version, compaction_id: str, ids: Ids, order_of: OrderOf
+    ) -> None:
         """version: which committed the compaction."""
-        self._log, self._ids = log, ids
+        self._log, self._ids, self._order_of = log, ids, order_of
         self._version, self._compaction_id = version, compaction_id
         self._before = log.at(version.number - 1)
         self._lease = self._before.leases[compaction_id]
@@ -138,7 +146,7 @@ class _Undo:
         )
         outputs = [(entry, latest.fragments[entry.key]) for entry in self._outputs]
         try:
-            return carried_back(self._log.store, compaction, outputs)
+            return carried_back(self._log.store, compaction, outputs, order_of=self._order_of)
         except CannotCarryError as error:
             raise self._refused(f"rows of its outputs were deleted since, and {error}") from error
 

@@ -635,7 +635,9 @@ def historian(world: World, times: int) -> None:
             world.did("go back or tag")
             runs = sorted({e.run for e in newest.fragments.all() if e.run != e.key})
             if what < 0.2 and runs:
-                world.note(f"undo: {undo_compaction(log, world.random.choice(runs))}")
+                order_of = partial(order_of_rows, world, log)
+                done = undo_compaction(log, world.random.choice(runs), order_of=order_of)
+                world.note(f"undo: {done}")
             elif what < 0.5:
                 world.note(f"restore: {restore_version(log, target)}")
             elif what < 0.9 or not newest.tags:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from compactor.errors import CompactorError, ObjectNotFoundError
 from compactor.settings.properties import tuned
 from compactor.settings.vacuum import VacuumSettings
@@ -375,13 +377,20 @@ class Auditor:
         assert not after.leases, f"compactions go on in version {after.version}"
 
     def _check_undo(self, before: Snapshot, after: Snapshot, changes: Changes) -> None:
-        """Only fragments of the version before the compaction come back."""
+        """Only fragments of the version before the compaction come back, at most with more rows deleted;
+        which ones, the model of rows says."""
         target = changes.returns_to or 0
         assert target in self._kept(before), (
             f"inputs of version {target} come back and are not kept"
         )
         known = self.snapshots[target].fragments
-        assert all(known.get(entry.key) == entry for entry in changes.adds), "others come back"
+        for entry in changes.adds:
+            was = known.get(entry.key)
+            assert was is not None, "others come back"
+            assert structs.replace(entry, deletion=was.deletion) == was, "others come back"
+            assert entry.deletion == was.deletion or entry.deleted_rows > was.deleted_rows, (
+                "deleted rows come back"
+            )
         assert not after.leases, f"compactions go on in version {after.version}"
 
     def _check_alteration(self, before: Snapshot, after: Snapshot) -> None:
