@@ -84,9 +84,10 @@ class CrashLoop:
         self.readings = 0
         """Readings of changes that came to their end."""
 
-    def run(self, rounds: int) -> None:
+    def run(self, rounds: int, deaths: int = 0) -> None:
+        """Runs so many rounds, and goes on until so many processes have died."""
         self.begin()
-        for _ in range(rounds):
+        while self.rounds < rounds or self.deaths < deaths:
             self.round()
 
     def run_for(self, seconds: float) -> None:
@@ -270,11 +271,11 @@ class CrashLoop:
         ids, values = zip(*rows, strict=True)
         texts = [f"row {value} of {key}" for key, value in rows]
         pq.write_table(pa.table({"id": ids, "n": values, "text": texts}), path)
-        arguments = ["ingest", self._url, str(path), *options, "--back-pressure", "off"]
+        arguments = ["ingest", self._url, str(path), *options]
         if not self._at:
-            arguments += ["--sort-by", "id", "--rows-per-fragment", "50"]
+            arguments += ["--sort-by", "id", "--rows-per-fragment", "50", "--back-pressure", "off"]
             arguments += ["--row-policy", "last"] if state.merges else []
-            state = state.altered({"rows_per_fragment": 50})
+            state = state.altered({"rows_per_fragment": 50, "back_pressure": "off"})
         self._try(arguments, state, point)
         path.unlink()
 

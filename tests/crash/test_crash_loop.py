@@ -13,13 +13,10 @@ from tests.crash.loop import CrashLoop
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("merges", [False, True], ids=["append", "last"])
 def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path, *, merges: bool) -> None:
-    loop = CrashLoop(str(tmp_path / "t"), seed=1, merges=merges)
-    loop.run(rounds=25)
-    assert loop.deaths >= 5
+    CrashLoop(str(tmp_path / "t"), seed=1, merges=merges).run(rounds=25, deaths=5)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_a_table_on_s3_survives_processes_that_die_anywhere(s3_server, s3_bucket: str) -> None:
-    loop = CrashLoop(f"s3://{s3_bucket}/t", seed=2)
-    loop.run(rounds=8)
-    assert loop.deaths >= 2
+    CrashLoop(f"s3://{s3_bucket}/t", seed=2).run(rounds=8, deaths=2)

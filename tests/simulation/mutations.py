@@ -45,6 +45,7 @@ from tests.simulation.run import (
     spawn_few,
     spawn_lives,
     spawn_many,
+    spawn_tags,
 )
 from tests.simulation.store import SimulatedStore
 
@@ -561,7 +562,7 @@ MUTATIONS = [
     Mutation("only kept versions come back", _what_comes_back_is_not_looked_at, 0, spawn_many),
     Mutation("deleted rows are those of the version again", _restored(_only_fragments_come_and_go)),
     Mutation("tags keep versions", _tags_keep_nothing),
-    Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 1600),
+    Mutation("a vacuum looks for new tags", _tags_that_come_meanwhile_are_not_seen, 0, spawn_tags),
     Mutation("a restore ends compactions", _restored(lambda changes: replace(changes, ended_leases=()))),
     Mutation("a restore leaves properties alone", _a_restore_brings_properties_back, 0, spawn_lives),
     Mutation("an alteration is of the newest version", _alterations_are_stale, 0, spawn_alterations),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -179,12 +179,24 @@ def spawn_vacuums(world: World) -> None:
 
 def spawn_alterations(world: World) -> None:
     """Properties that are set while vacuums read the log which they obey, everybody slow."""
+    _spawn_slow_vacuums(world, [None])
+    for number in range(2):
+        world.scheduler.spawn(f"alterer{number}", partial(alterer, world, 30, 20))
+
+
+def spawn_tags(world: World) -> None:
+    """Tags that are set while vacuums choose what they keep, everybody slow."""
+    _spawn_slow_vacuums(world, [0, 60])
+    for number in range(3):
+        world.scheduler.spawn(f"historian{number}", partial(historian, world, 30))
+
+
+def _spawn_slow_vacuums(world: World, retain_seconds: Sequence[int | None]) -> None:
     world.shared.chances = Chances(slow=0.1, hesitate=0.3)
     _set_log_constants(3, 0)
     for number in range(2):
         world.scheduler.spawn(f"writer{number}", partial(writer, world, 8))
-        world.scheduler.spawn(f"vacuum{number}", partial(cleaner, world, 8, [None]))
-        world.scheduler.spawn(f"alterer{number}", partial(alterer, world, 30, 20))
+        world.scheduler.spawn(f"vacuum{number}", partial(cleaner, world, 8, retain_seconds))
 
 
 def spawn_any(world: World) -> None:
