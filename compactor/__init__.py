@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from compactor.compaction.plan_report import PlannedMove as PlannedMove
     from compactor.compaction.plan_report import PlanReport as PlanReport
     from compactor.errors import CompactorError as CompactorError
+    from compactor.lakes.lake import LakeKind as LakeKind
+    from compactor.lakes.publish_report import PublishReport as PublishReport
     from compactor.planner.debt import Debt as Debt
     from compactor.planner.estimate import Estimate as Estimate
     from compactor.planner.spread import Spread as Spread
@@ -72,11 +74,13 @@ _PLACES = {
     "ExportReport": "compactor.read.read_reports",
     "IngestOptions": "compactor.write.ingest",
     "IngestReport": "compactor.write.ingest",
+    "LakeKind": "compactor.lakes.lake",
     "OnConflict": "compactor.write.file_schema",
     "PlanReport": "compactor.compaction.plan_report",
     "PlannedCompaction": "compactor.compaction.plan_report",
     "PlannedMove": "compactor.compaction.plan_report",
     "Policy": "compactor.settings.compaction",
+    "PublishReport": "compactor.lakes.publish_report",
     "Reaction": "compactor.settings.writers",
     "RestoreReport": "compactor.write.restore",
     "RowFunction": "compactor.rows.policy",
@@ -113,11 +117,13 @@ __all__ = [
     "ExportReport",
     "IngestOptions",
     "IngestReport",
+    "LakeKind",
     "OnConflict",
     "PlanReport",
     "PlannedCompaction",
     "PlannedMove",
     "Policy",
+    "PublishReport",
     "Reaction",
     "RestoreReport",
     "RowFunction",

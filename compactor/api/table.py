@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveInt, Strict
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, Strict
 
 from compactor.api.scan import Scan
 from compactor.api.view import TableView, moment_of
@@ -32,6 +32,8 @@ from compactor.compaction.worker import check_done, compact
 from compactor.errors import TableExistsError, UsageError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.stream import StreamBatches
+from compactor.lakes.lake import LakeKind
+from compactor.lakes.publish_report import PublishReport
 from compactor.planner.debt import Debt, debt_of
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.resources.cores import usable_cores
@@ -552,6 +554,46 @@ class Table(TableView):
         report = drop_fragment(self._log, fragment, lose_rows=lose_rows)
         self._snapshot = self._log.latest
         return report
+
+    @checked
+    def publish(
+        self,
+        destination: str | PathLike[str],
+        kind: LakeKind | Literal["parquet", "delta", "iceberg"],
+        *,
+        catalog: str | None = None,
+        name: str | None = None,
+        min_level: NonNegativeInt = 0,
+        threads: Threads | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> PublishReport:
+        """Keeps a copy of the newest version up to date that other engines read, as `compactor publish` does.
+
+        destination: a folder or address of the copy's own; what has not changed since the last call stays.
+        kind: a folder of Parquet files, a Delta table or an Iceberg table.
+        catalog, name: the Iceberg catalog of pyiceberg's configuration (default: `catalog.db` in the
+        destination), and the name of the table in it.
+        min_level: leaves fragments of lower levels out.
+        threads: how many read the table; as many as there are cores by default.
+        on_progress: called with the number of rows written so far.
+        Raises `UsageError` for a destination that holds something else or overlaps the table, or without the
+        package for this kind; `InputError` for a column or value that has no place there;
+        `CommitConflictError` if other publishers keep winning.
+        """
+        # Imported here, since it needs PyArrow's Parquet.
+        from compactor.lakes.open import open_publisher
+
+        publisher = open_publisher(
+            CommitLog(self._store),
+            fspath(destination),
+            LakeKind(kind),
+            catalog=catalog,
+            name=name,
+            min_level=min_level,
+            threads=threads or usable_cores(),
+            on_progress=on_progress or _ignore,
+        )
+        return publisher.publish()
 
     @checked
     def vacuum(

@@ -21,7 +21,7 @@ class LakeChoice:
     """What a table is published as, and where it is named."""
 
     kind: LakeKind | None
-    least_level: int
+    min_level: int
     catalog: str | None
     name: str | None
 
@@ -38,12 +38,12 @@ class LakeChoice:
             self.kind,
             catalog=self.catalog,
             name=self.name,
-            least_level=self.least_level,
+            min_level=self.min_level,
             **options,
         )
 
 
-def least_level(text: str) -> int:
+def min_level(text: str) -> int:
     """Parses `1+` as a type of click's options."""
     match = re.fullmatch(r"([0-9]{1,2})\+", text)
     if match is None:
@@ -80,7 +80,7 @@ def lake_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
         )(with_choice)
         with_choice = click.option(
             "--levels",
-            type=least_level,
+            type=min_level,
             metavar="N+",
             default="0+",
             show_default=True,

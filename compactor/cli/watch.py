@@ -26,7 +26,7 @@ from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
 from compactor.errors import TableNotFoundError, UsageError
 from compactor.lakes.following import Following
-from compactor.lakes.publish import PublishReport
+from compactor.lakes.publish_report import PublishReport
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.model import Settings
 from compactor.settings.properties import Properties

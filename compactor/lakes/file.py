@@ -84,7 +84,7 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         except PROBLEMS as error:
             raise pa.ArrowInvalid(
                 f"column {field.name!r} has a value that {field.type} can't hold ({one_line(error)}): change "
-                "it, or publish --as parquet"
+                "it, or publish as parquet"
             ) from error
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

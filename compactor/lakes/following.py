@@ -9,7 +9,8 @@ from typing import Final
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Silent
 from compactor.errors import CompactorError
-from compactor.lakes.publish import Publisher, PublishReport
+from compactor.lakes.publish import Publisher
+from compactor.lakes.publish_report import PublishReport
 from lsm_fragment.errors import FormatError
 
 _MAX_PAUSE_SECONDS: Final = 60.0

@@ -22,7 +22,7 @@ def open_publisher(
     *,
     catalog: str | None = None,
     name: str | None = None,
-    least_level: int = 0,
+    min_level: int = 0,
     threads: int = 1,
     on_progress: Callable[[int], None] = lambda _rows: None,
 ) -> Publisher:
@@ -35,10 +35,10 @@ def open_publisher(
     target = open_store(destination)
     _check_apart(log.store.url, target.url)
     if kind is not LakeKind.ICEBERG and (catalog, name) != (None, None):
-        raise UsageError("--catalog and --name are for --as iceberg: leave them out")
+        raise UsageError("catalog and name are those of an Iceberg table: leave them out")
     lake = _opened(kind, target, log.current().table_id, catalog, name)
     return Publisher(
-        log, target, lake, least_level=least_level, threads=threads, on_progress=on_progress
+        log, target, lake, min_level=min_level, threads=threads, on_progress=on_progress
     )
 
 
@@ -59,8 +59,8 @@ def _opened(
         return IcebergLake(target, table_id, catalog, name)
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"--as {kind} needs the package {_PACKAGE[kind]}, which is not installed ({error.name} is "
-            "missing): run pip install 'lsm-compactor[publish]'"
+            f"publishing as {kind} needs the package {_PACKAGE[kind]}, which is not installed "
+            f"({error.name} is missing): run pip install 'lsm-compactor[publish]'"
         ) from error
 
 

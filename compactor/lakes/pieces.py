@@ -48,15 +48,15 @@ class Piece:
 
 
 def pieces_of(
-    snapshot: Snapshot, schema: pa.Schema, *, least_level: int, fills_columns: bool
+    snapshot: Snapshot, schema: pa.Schema, *, min_level: int, fills_columns: bool
 ) -> Iterator[Piece]:
     """Yields the pieces of a version that have rows, in key order.
 
-    schema: the columns of the lake, with its types. least_level: leaves fragments of lower levels out.
+    schema: the columns of the lake, with its types. min_level: leaves fragments of lower levels out.
     fills_columns: whether readers of the lake take columns that a file lacks as null; files then have only
     columns of their fragments, so that a new column changes no file.
     """
-    young = [e.key for e in snapshot.fragments.all() if e.level < least_level]
+    young = [e.key for e in snapshot.fragments.all() if e.level < min_level]
     old = snapshot.without(young) if young else snapshot
     table = snapshot.table
     for entries in overlapping_fragments(old):

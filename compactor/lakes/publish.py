@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -22,6 +22,7 @@ from compactor.lakes.pieces import (
     pieces_of,
 )
 from compactor.lakes.plan import Difference, Rewrite, difference, rewrites_of
+from compactor.lakes.publish_report import PublishReport
 from compactor.read.changes import versions_between
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -33,23 +34,6 @@ _TRIES: Final = 10
 _WRITER: Final = f"{__version__} {pa.__version__}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishReport:
-    """What a run of `publish` did."""
-
-    version: int
-    """The version of the table that the lake has now."""
-    files: int
-    """Number of its files."""
-    rows: int
-    """Number of its rows."""
-    added: int
-    """Number of files that came; those of a run that ended early need not be written again."""
-    removed: int
-    """Number of files that went."""
-    bytes_added: int
-
-
 class Publisher:
     """Keeps one lake up to date with one table."""
 
@@ -59,16 +43,16 @@ class Publisher:
         target: Store,
         lake: Lake,
         *,
-        least_level: int = 0,
+        min_level: int = 0,
         threads: int = 1,
         on_progress: Callable[[int], None] = lambda _rows: None,
     ) -> None:
-        """target: holds the files of the lake. least_level: leaves fragments of lower levels out.
+        """target: holds the files of the lake. min_level: leaves fragments of lower levels out.
         on_progress: called with the number of rows written so far."""
         self._log = log
         self._target = target
         self._lake = lake
-        self._least_level = least_level
+        self._min_level = min_level
         self._threads = threads
         self._on_progress = on_progress
         self._rows = 0
@@ -101,7 +85,7 @@ class Publisher:
             pieces_of(
                 snapshot,
                 schema,
-                least_level=self._least_level,
+                min_level=self._min_level,
                 fills_columns=self._lake.fills_columns,
             )
         )
@@ -182,7 +166,7 @@ class Publisher:
             before = pieces_of(
                 replace(since, metadata=table),
                 schema,
-                least_level=self._least_level,
+                min_level=self._min_level,
                 fills_columns=fills,
             )
             nodes_of = {piece.id: frozenset(map(node_of, piece.entries)) for piece in before}

@@ -45,7 +45,7 @@ def lake_schema(schema: pa.Schema, lake: str, special: Lacking) -> pa.Schema:
         except TypeError as error:
             raise InputError(
                 f"column {field.name!r} is {field.type}, and {lake} has no type for {error}: drop the "
-                "column, or publish --as parquet"
+                "column, or publish as parquet"
             ) from None
         fields.append(pa.field(field.name, dtype))
     return pa.schema(fields)

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.markdown import python_blocks, run_page
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = {"docs/how-to/python.md": 13, "docs/reference/entity-merge.md": 2}
+PAGES: Final = {"docs/how-to/python.md": 14, "docs/reference/entity-merge.md": 2}
 """The least number of examples of each page."""
 
 

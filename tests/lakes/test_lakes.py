@@ -74,11 +74,11 @@ def test_only_files_whose_fragment_or_deleted_rows_changed_are_written(
 def test_levels_leave_young_fragments_out(kind: LakeKind, tmp_path: Path) -> None:
     table = created(numbers(1, 2, 3))
     copy = copy_of(table, tmp_path, kind)
-    assert copy.publish(least_level=1).files == 0
+    assert copy.publish(min_level=1).files == 0
     table.compact(policy=FULL)
     merged = expected(table)
     table.append(numbers(4))
-    assert copy.publish(least_level=1).files == 1
+    assert copy.publish(min_level=1).files == 1
     assert copy.rows() == merged
     assert copy.publish().files == 2
     assert copy.rows() == expected(table)
@@ -395,3 +395,19 @@ def test_copies_are_kept_up_to_date_on_s3(kind: LakeKind, s3_bucket: str, tmp_pa
         [name] = state.files
         data = pa.BufferReader(copy.store.read(name))
         assert rows_of(pq.read_table(data)) == expected(table)
+
+
+def test_programs_publish_by_a_method_of_the_table(kind: LakeKind, tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", numbers(1, 2), "k")
+    counts: list[int] = []
+    done = table.publish(tmp_path / "copy", kind.value, on_progress=counts.append)
+    assert (done.version, done.rows, done.added, counts[-1]) == (1, 2, 1, 2)
+    other = Table.open(table.url)
+    table.append(numbers(3))
+    done = other.publish(tmp_path / "copy", kind, min_level=1)
+    assert (done.version, done.rows, done.removed) == (2, 0, 1)
+    assert other.version == 1, "publishing moves no view"
+    with refuses(UsageError):
+        table.publish(tmp_path / "t" / "copy", kind)
+    with refuses(UsageError):
+        table.publish(tmp_path / "elsewhere", "parquet", catalog="prod")

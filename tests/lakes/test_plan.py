@@ -18,7 +18,7 @@ from tests.read.test_changes import FULL, created
 def pieces(table: Table, *, fills_columns: bool = True) -> list[Piece]:
     snapshot = table._log.current()
     schema = snapshot.table.shown_schema
-    return list(pieces_of(snapshot, schema, least_level=0, fills_columns=fills_columns))
+    return list(pieces_of(snapshot, schema, min_level=0, fills_columns=fills_columns))
 
 
 def files(of: list[Piece]) -> list[LakeFile]:

@@ -18,7 +18,8 @@ from compactor.lakes.delta import DeltaLake
 from compactor.lakes.iceberg import IcebergLake
 from compactor.lakes.lake import Lake, LakeKind, LakeState, Swap
 from compactor.lakes.parquet import ParquetFolder
-from compactor.lakes.publish import Publisher, PublishReport
+from compactor.lakes.publish import Publisher
+from compactor.lakes.publish_report import PublishReport
 from compactor.read.scan import scan
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
