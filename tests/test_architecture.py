@@ -17,7 +17,7 @@ LAYERS: Final = (
     ("report", "telemetry"),
     ("__init__", "pipelines"),
     ("api", "entities"),
-    ("spark",),
+    ("fleet", "spark"),
     ("lakes", "write"),
     ("compaction", "read", "simulate"),
     ("merge", "planner"),

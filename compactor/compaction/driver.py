@@ -169,6 +169,8 @@ class Driver:
         """When the first backoff that the last decision left out may be tried again; None without one."""
         self.waits_for_quiet = False
         """Whether the last decision left out a compaction that must run alone."""
+        self.left_bytes: tuple[int, ...] = ()
+        """Stored bytes of each compaction that was due and that the last decision did not begin, in order."""
         self._order_of = order_of
         self._carryings: dict[str, Carrying] = {}
         """What is carried to the outputs of outcomes that wait for their commit, by compaction id."""
@@ -222,6 +224,11 @@ class Driver:
         return plan_compactions(snapshot, policy, settings, now)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing runs or failed that a driver opened anew would not know of."""
+        return not (self._running or self._backoffs or self._unanswered)
+
+    @property
     def needs_quiet(self) -> bool:
         """Whether a compaction runs that may end the worker, so that nothing else should run beside it."""
         return _are_suspected(self._log.latest, (c.spec for c, _ in self._running.values()))
@@ -247,6 +254,7 @@ class Driver:
             plan = self.plan(self._log.latest)
         while plan.trivial_moves and self._commit_unless_nothing(self._move):
             plan = self.plan(self._log.latest)
+        self.left_bytes = tuple(spec.size_bytes for spec in plan.specs)
         decided: list[Compaction] = []
         is_quiet = not beside and not self._running
         self.waits_for_quiet = not is_quiet and _are_suspected(self._log.latest, plan.specs)
@@ -260,6 +268,10 @@ class Driver:
             inputs, settings = compaction.spec.inputs, compaction.settings
             predicted = estimate(inputs, settings, self._log.latest)
             self._running[compaction.compaction_id] = compaction, predicted
+        if decided:
+            begun = {entry.key for compaction in decided for entry in compaction.spec.inputs}
+            left = (s for s in plan.specs if begun.isdisjoint(entry.key for entry in s.inputs))
+            self.left_bytes = tuple(spec.size_bytes for spec in left)
         return decided
 
     def _expire(self, snapshot: Snapshot) -> Changes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
@@ -66,6 +67,30 @@ class _WatchedTable:
         return self.debt_at[1]
 
 
+class Turn(NamedTuple):
+    """A table that is decided on in a round of the loop."""
+
+    driver: Driver
+    most: int
+    """The most compactions to begin; 0 only commits what takes no work."""
+
+
+class Rounds(Protocol):
+    """Chooses the tables of each round of a worker that runs until it is stopped."""
+
+    def turns(self, free_slots: int) -> Sequence[Turn]:
+        """Returns the tables of a round, in order. Drivers not seen before are new to the worker."""
+        ...
+
+    def closed(self) -> Sequence[Driver]:
+        """Returns drivers that the worker has to forget; they are at rest."""
+        ...
+
+    def pause_seconds(self) -> float:
+        """Returns how long to wait after a round in which nothing happened."""
+        ...
+
+
 class Worker:
     """A worker, which runs what is due in tables, most debt first. Used from one thread."""
 
@@ -77,7 +102,7 @@ class Worker:
         clock: Clock | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self._tables = [_WatchedTable(driver) for driver in drivers]
+        self._by_url = {driver.url: _WatchedTable(driver) for driver in drivers}
         self._engine = engine
         self._clock = clock or SystemClock()
         self._listener = listener or Silent()
@@ -106,14 +131,24 @@ class Worker:
         finally:
             self._free()
 
-    def run(self, stop: threading.Event, *, poll_seconds: float, drain_seconds: float) -> None:
-        """Runs until `stop` is set; then compactions may end within `drain_seconds`, the rest is given up."""
+    def run(
+        self,
+        stop: threading.Event,
+        *,
+        poll_seconds: float,
+        drain_seconds: float,
+        rounds: Rounds | None = None,
+    ) -> None:
+        """Runs until `stop` is set; then compactions may end within `drain_seconds`, the rest is given up.
+
+        rounds: chooses tables and pauses; by default all tables, most debt first, every `poll_seconds`.
+        """
         try:
             while not stop.is_set():
-                is_idle = not self._step(self._ready()) and not self._in_engine
+                happened = self._step(self._all_ready() if rounds is None else self._turns(rounds))
                 self._listener.turned()
-                if is_idle:
-                    stop.wait(poll_seconds)
+                if not happened and not self._in_engine:
+                    stop.wait(poll_seconds if rounds is None else rounds.pause_seconds())
             deadline = self._clock.now_unix_ms() + drain_seconds * 1000
             while self._running and self._clock.now_unix_ms() < deadline:
                 if not self._step([]) and not self._in_engine:
@@ -121,6 +156,10 @@ class Worker:
                 self._listener.turned()
         finally:
             self._free()
+
+    @property
+    def _tables(self) -> Collection[_WatchedTable]:
+        return self._by_url.values()
 
     @property
     def _running(self) -> int:
@@ -131,20 +170,36 @@ class Worker:
         """Number of compactions that have not ended; those that only wait for the log do not count."""
         return sum(table.in_engine for table in self._tables)
 
-    def _ready(self) -> list[_WatchedTable]:
+    def _all_ready(self) -> list[tuple[_WatchedTable, int]]:
         ready = [table for table in self._tables if self._is_ready(table)]
-        if len(ready) == 1:
-            return ready
-        return sorted(ready, key=lambda table: -table.debt_score())
+        if len(ready) > 1:
+            ready.sort(key=lambda table: -table.debt_score())
+        return [(table, _ALL) for table in ready]
+
+    def _turns(self, rounds: Rounds) -> list[tuple[_WatchedTable, int]]:
+        turns = rounds.turns(max(0, self._engine.slots - self._running))
+        for driver in rounds.closed():
+            self._by_url.pop(driver.url, None)
+        tables = [
+            (self._by_url.setdefault(driver.url, _WatchedTable(driver)), most)
+            for driver, most in turns
+        ]
+        return [(table, most) for table, most in tables if self._is_ready(table)]
 
     def _is_ready(self, table: _WatchedTable) -> bool:
         # No pause is longer than the maximum; if one seems to be, a clock went back.
         left_ms = table.not_before_ms - self._clock.now_unix_ms()
         return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
-    def _step(self, ready: Sequence[_WatchedTable]) -> bool:
-        """Makes one round. Returns whether anything happened. A failing table does not stop the others."""
-        started = sum(self._guarded(table, self._decide_some) for table in ready)
+    def _step(self, turns: Sequence[tuple[_WatchedTable, int]]) -> bool:
+        """Makes one round. Returns whether anything happened. A failing table does not stop the others.
+
+        turns: tables, and the most compactions that each may begin.
+        """
+        started = 0
+        for table, most in turns:
+            free = min(most, self._engine.slots - self._running)
+            started += self._guarded(table, functools.partial(self._decide, most=free))
         # Even with nothing to wait for, the engine is asked whether it can still run compactions.
         outcomes = self._engine.wait(_SETTLE_SECONDS if self._in_engine else 0.0)
         for table in self._tables:
@@ -166,9 +221,6 @@ class Worker:
             table.not_before_ms = self._clock.now_unix_ms() + round(seconds * 1000)
             self._listener.failed(table.driver, error, seconds)
             return 0
-
-    def _decide_some(self, table: _WatchedTable) -> int:
-        return self._decide(table, self._engine.slots - self._running)
 
     def _decide(self, table: _WatchedTable, most: int) -> int:
         others = [each for each in self._tables if each is not table]

@@ -226,6 +226,21 @@ class Store(Protocol):
         ...
 
 
+class Folder(Store, Protocol):
+    """A store below which there may be folders with tables."""
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yields the names of the folders directly below `prefix`, which is empty or ends in a slash.
+
+        Asks for no object below them.
+        """
+        ...
+
+    def within(self, path: str) -> Store:
+        """Returns the store of a folder below; "" for this one. It shares connections with this one."""
+        ...
+
+
 def create_own(store: Store, key: str, data: bytes) -> None:
     """Creates an object under a unique key.
 

@@ -28,7 +28,7 @@ from compactor.stores.base import (
     UploadScope,
     check_size,
 )
-from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix
+from compactor.stores.keys import HIDDEN_FOLDER, check_key, check_prefix, is_text
 from compactor.stores.local_files import (
     explained,
     link_new,
@@ -112,6 +112,20 @@ class LocalStore:
         base = prefix[: prefix.rfind("/") + 1]
         for key, status in walk(self._root / base, base, prefix, start_after or ""):
             yield _info(key, status)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        base = self._root / prefix
+        with (
+            explained(base),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(base) as entries,
+        ):
+            names = sorted(entry.name for entry in entries if entry.is_dir())
+            yield from (name for name in names if name != HIDDEN_FOLDER and is_text(name))
+
+    def within(self, path: str) -> LocalStore:
+        return LocalStore(self._root / check_key(path) if path else self._root)
 
     def delete(self, key: str) -> None:
         path = self._path(key)

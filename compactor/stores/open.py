@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
-from compactor.stores.base import Store
+from compactor.stores.base import Folder
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
 from compactor.stores.s3_encryption import S3Encryption
@@ -19,7 +19,7 @@ _PLAIN: Final = re.compile(r"(?s)[^:]+:(?>/*)[^/:@?#\s]*(?::\d{1,5})?(?:[/?#].*)
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str) -> Folder:
     """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
 
     Contacts nothing yet. Repeats nothing that may be a secret of an address that it refuses. Raises
@@ -51,14 +51,14 @@ def open_store(url: str) -> Store:
     )
 
 
-def _open_file(url: str) -> Store:
+def _open_file(url: str) -> Folder:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path:
         raise UsageError(f"{url}: not a local file address; write file:///path/to/folder")
     return LocalStore(unquote(parts.path))
 
 
-def _open_s3(url: str) -> Store:
+def _open_s3(url: str) -> Folder:
     from compactor.stores.s3 import S3Store  # imported here, since boto3 loads slowly
 
     bucket, _, prefix = url.removeprefix("s3://").partition("/")

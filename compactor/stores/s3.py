@@ -101,13 +101,18 @@ class S3Store:
         endpoint_url: str | None = None,
         part_bytes: int = PART_BYTES,
         encryption: S3Encryption = _BY_BUCKET,
+        shared_with: S3Store | None = None,
     ) -> None:
+        """shared_with: uses the connections of this store, and counts no requests of its own."""
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._endpoint_url = endpoint_url
         self._part_bytes = part_bytes
         self._encryption = encryption
-        self._clients = _Clients(endpoint_url)
+        self._clients: _Clients = (
+            _Clients(endpoint_url) if shared_with is None else shared_with._clients
+        )
+        self._shares = shared_with is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (
@@ -123,17 +128,17 @@ class S3Store:
         return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     @property
-    def sent_requests(self) -> Mapping[str, int]:
+    def sent_requests(self) -> Mapping[str, int] | None:
         """Requests that the SDK sent for this store in this process, by `REQUEST_KINDS`.
 
-        Counts each part of an upload, each page of a listing and each retry.
+        Counts each part of an upload, each page of a listing and each retry. None if it shares connections.
         """
-        return self._clients.sent().by_kind()
+        return None if self._shares else self._clients.sent().by_kind()
 
     @property
     def retried_requests(self) -> int:
         """The retries among `sent_requests`."""
-        return self._clients.sent().retries
+        return 0 if self._shares else self._clients.sent().retries
 
     def open_stream(self, key: str, *, start: int = 0, if_match: str | None = None) -> S3Stream:
         byte_range = f"bytes={start}-" if start else None
@@ -207,6 +212,26 @@ class S3Store:
                     if key and not key.endswith("/"):
                         modified = item["LastModified"].timestamp()
                         yield ObjectInfo(key, item["Size"], item["ETag"], modified)
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        check_prefix(prefix)
+        whole = self._prefix + prefix
+        with self._explained(prefix):
+            pages = self._clients.retrying().get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self._bucket, Prefix=whole, Delimiter="/"):
+                for item in page.get("CommonPrefixes", ()):
+                    if name := item["Prefix"][len(whole) : -1]:
+                        yield name
+
+    def within(self, path: str) -> S3Store:
+        return S3Store(
+            self._bucket,
+            self._prefix + check_key(path) if path else self._prefix[:-1],
+            endpoint_url=self._endpoint_url,
+            part_bytes=self._part_bytes,
+            encryption=self._encryption,
+            shared_with=self,
+        )
 
     def delete(self, key: str) -> None:
         with self._explained(key):

@@ -21,7 +21,7 @@ def main() -> None:
             return FaultyStore(original(url), faults)
 
         # Before anything else imports it by name.
-        opening.open_store = open_killing
+        opening.open_store = open_killing  # type: ignore[assignment]
     # Few commits are enough for checkpoints, and for log files to be removed.
     for module, name, value in (
         (commit_log, "_CHECKPOINT_VERSIONS", 5),

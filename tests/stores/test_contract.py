@@ -18,7 +18,7 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.stores import base
-from compactor.stores.base import Store, UnfinishedUpload
+from compactor.stores.base import Folder, Store, UnfinishedUpload
 from compactor.stores.local import LocalStore
 from compactor.stores.metered import MeteredStore, StoreMetrics
 from compactor.stores.open import open_store
@@ -339,3 +339,24 @@ def test_no_token_leads_out_of_the_folder_of_unfinished_files(tmp_path: Path) ->
     with pytest.raises(UsageError):
         LocalStore(tmp_path).discard_unfinished(UnfinishedUpload("../precious", 0.0))
     assert (tmp_path / "precious").exists()
+
+
+@pytest.fixture(params=["local", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    if request.param == "local":
+        return LocalStore(tmp_path / "root")
+    return S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
+
+
+def test_folders_are_listed_without_what_is_in_them_and_opened_as_stores(folder: Folder) -> None:
+    assert list(folder.folders("")) == []
+    for key in ("a/_log/1", "a/data/1", "b/x/_log/1", "b.txt", "ö/y"):
+        put(folder, key)
+    assert list(folder.folders("")) == ["a", "b", "ö"]
+    assert list(folder.folders("b/")) == ["x"]
+    assert list(folder.folders("c/")) == []
+    below = folder.within("b/x")
+    assert below.url == f"{folder.url}/b/x"
+    assert [info.key for info in below.list("")] == ["_log/1"]
+    assert pickle.loads(pickle.dumps(below)).read("_log/1") == b"x"
+    assert folder.within("").url == folder.url

@@ -14,12 +14,13 @@ from compactor.pipelines.config.graph import Fail, check_graph, check_places
 from compactor.pipelines.config.listed import by_name
 from compactor.pipelines.config.model import Model
 from compactor.pipelines.config.nodes import NODES, Merge, Node
-from compactor.pipelines.config.paths import from_folder, placed
+from compactor.pipelines.config.paths import placed
 from compactor.pipelines.config.pipeline import Pipeline
 from compactor.pipelines.config.variables import Variables
 from compactor.predicate.instant import at_instant
 from compactor.settings.document import Document
 from compactor.settings.mistakes import Place, first_mistake
+from compactor.settings.paths import from_folder
 
 if TYPE_CHECKING:
     from compactor.entities.spec import EntityMergeSpec

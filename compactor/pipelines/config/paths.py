@@ -6,13 +6,7 @@ import os
 
 from compactor.files.places import STREAM
 from compactor.pipelines.config.nodes import Node, Output, Source
-
-
-def from_folder(path: str, folder: str) -> str:
-    """Returns a path or address as seen from the working directory. folder: that of the pipeline's file."""
-    if path == STREAM or "://" in path:
-        return path
-    return os.path.join(folder, path)  # noqa: PTH118 - Path would drop a trailing slash and `./`
+from compactor.settings.paths import from_folder
 
 
 def placed(node: Node, folder: str) -> Node:

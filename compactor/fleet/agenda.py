@@ -1,0 +1,97 @@
+"""When the vacuum, the publication and the look for retention of each table are due, and which runs next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import tzinfo
+from typing import Final, TypeAlias
+
+from compactor.fleet.chores import Chore, Job, Runner
+from compactor.fleet.member import Member
+from compactor.fleet.times import first_within, next_run
+from compactor.fleet.told import Told
+from compactor.lakes.publish import PublishReport
+
+_FIRST_RETRY_SECONDS: Final = 60.0
+_MAX_RETRY_SECONDS: Final = 3600.0
+
+OpenJob: TypeAlias = Callable[[Member, Chore], Job]
+
+
+class Agenda:
+    """The chores of a fleet, which run one at a time, the longest due first."""
+
+    def __init__(self, runner: Runner, open_job: OpenJob, told: Told) -> None:
+        self._runner, self._open_job, self._told = runner, open_job, told
+        self._failures: Counter[tuple[str, Chore]] = Counter()
+
+    def take_ended(self, members: Mapping[str, Member], now: int) -> None:
+        """Tells of chores that are over, and plans what failed once more."""
+        for ended in self._runner.ended():
+            self._told.ended(ended)
+            job, key = ended.job, (ended.job.table, ended.job.chore)
+            member = members.get(job.table)
+            if ended.error is not None:
+                seconds = min(_MAX_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** self._failures[key])
+                self._failures[key] += 1
+                if member is not None:
+                    member.due_ms[job.chore] = now + round(seconds * 1000)
+                self._told.warned(f"{job.chore} of {job.table}", ended.error, seconds)
+                continue
+            del self._failures[key]
+            if member is not None and isinstance(ended.report, PublishReport):
+                member.published = ended.report.version
+
+    def start_next(self, members: Mapping[str, Member], now: int, zone: tzinfo) -> None:
+        """Starts the chore that has been due for longest, if none runs."""
+        if not self._runner.is_free:
+            return
+        due = [
+            (when, member.url, chore)
+            for member in members.values()
+            if member.version and not member.has_left
+            for chore, when in due_of(member, now, zone)
+            if when <= now
+        ]
+        if due:
+            _, url, chore = min(due)
+            job = self._open_job(members[url], chore)
+            members[url].due_ms[chore] = _planned(members[url], chore, now, zone)
+            self._runner.start(job)
+
+
+def due_of(member: Member, now: int, zone: tzinfo) -> Iterator[tuple[Chore, int]]:
+    """Yields when each chore of the thread is due for a table, by its rules and what was done."""
+    entry = member.entry
+    if entry.vacuum is not None:
+        yield Chore.VACUUM, _remembered(member, Chore.VACUUM, now, zone)
+    publish = entry.publish
+    if publish is not None and member.version != member.published:
+        planned = member.due_ms.get(Chore.PUBLISH, 0)
+        if publish.every is not None:
+            planned = _remembered(member, Chore.PUBLISH, now, zone)
+        yield Chore.PUBLISH, first_within(publish.between, max(planned, member.changed_ms), zone)
+
+
+def retention_ms(member: Member, now: int, zone: tzinfo) -> int:
+    """Returns when a table without news is looked at, to drop what is past retention."""
+    return _planned(member, Chore.RETENTION, now, zone)
+
+
+def _remembered(member: Member, chore: Chore, now: int, zone: tzinfo) -> int:
+    if chore not in member.due_ms:
+        member.due_ms[chore] = _planned(member, chore, now, zone)
+    return member.due_ms[chore]
+
+
+def _planned(member: Member, chore: Chore, now: int, zone: tzinfo) -> int:
+    rules = {
+        Chore.VACUUM: member.entry.vacuum,
+        Chore.PUBLISH: member.entry.publish,
+        Chore.RETENTION: member.entry.retention,
+    }[chore]
+    assert rules is not None, "asked only for chores that the entry has"
+    if rules.every is None:
+        return now
+    return next_run(f"{chore} {member.url}", rules.every, rules.between, now, zone)

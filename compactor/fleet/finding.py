@@ -1,0 +1,93 @@
+"""Finds the tables of a fleet by patterns of addresses, and asks their logs for news.
+
+A pattern has wildcards (`*`, `?`, `[ab]`) in whole parts of its path, each of which costs a listing of the
+folders there. What lies in a folder is not listed. Whether a folder is a table is told by its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+from compactor.fleet.config import Entry
+from compactor.stores.base import Folder
+from compactor.stores.open import open_store
+from compactor.table.object_names import parse_version, version_key
+
+_WILDCARDS: Final = frozenset("*?[")
+
+
+class Place(NamedTuple):
+    """Where a table is: a folder, and the path below it that an entry matched."""
+
+    root: Folder
+    path: str
+    """Empty if the folder itself is the table."""
+
+    @property
+    def url(self) -> str:
+        return f"{self.root.url.rstrip('/')}/{self.path}" if self.path else self.root.url
+
+    @property
+    def name(self) -> str:
+        """The part of the address that the pattern matched; the last part of one without wildcards."""
+        return self.path or self.root.url.rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An entry's folder, opened once, and the parts of paths below it."""
+
+    entry: Entry
+    root: Folder
+    parts: Sequence[str]
+
+    @classmethod
+    def of(cls, entry: Entry) -> Pattern:
+        """Opens the folder; sends no request. Raises `UsageError` for an invalid address."""
+        parts = entry.at.split("/")
+        wild = (number for number, part in enumerate(parts) if _WILDCARDS & set(part))
+        first = next(wild, len(parts))
+        root = "/".join(parts[:first]) or ("/" if first else ".")
+        return cls(entry, open_store(root), parts[first:])
+
+    def places(self) -> Iterator[Place]:
+        """Yields the folders that match now, by a listing for each folder with a wildcard below it.
+
+        Raises `StoreError`.
+        """
+        for path in self._below("", self.parts):
+            if not any(fnmatchcase(path, unwanted) for unwanted in self.entry.but_not):
+                yield Place(self.root, path)
+
+    def _below(self, path: str, parts: Sequence[str]) -> Iterator[str]:
+        if not parts:
+            yield path
+            return
+        first, *rest = parts
+        base = f"{path}/" if path else ""
+        if _WILDCARDS & set(first):
+            names = [name for name in self.root.folders(base) if fnmatchcase(name, first)]
+        else:
+            names = [first]
+        for name in names:
+            yield from self._below(f"{base}{name}", rest)
+
+
+def found(patterns: Iterable[Pattern]) -> dict[str, tuple[Place, Entry]]:
+    """Returns all places by address; each belongs to the first entry that matches it. Raises `StoreError`."""
+    places: dict[str, tuple[Place, Entry]] = {}
+    for pattern in patterns:
+        for place in pattern.places():
+            places.setdefault(place.url, (place, pattern.entry))
+    return places
+
+
+def has_news(place: Place, known: int) -> bool:
+    """Says whether the log has a version after `known`, by one listing. Raises `StoreError`."""
+    base = f"{place.path}/" if place.path else ""
+    prefix, start = f"{base}_log/", f"{base}{version_key(max(0, known))}"
+    listed = place.root.list(prefix, start_after=start)
+    return any(parse_version(info.key[len(base) :]) is not None for info in listed)

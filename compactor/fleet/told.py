@@ -1,0 +1,37 @@
+"""Who is told what a fleet does beyond merges, of which the listeners of the worker are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from compactor.fleet.chores import Ended
+from compactor.fleet.member import TableState
+
+
+class Told(Protocol):
+    """Is told what happens, for users, logs and metrics."""
+
+    def joined(self, table: str, entry: str) -> None:
+        """Is told that a table was found."""
+        ...
+
+    def left(self, table: str) -> None:
+        """Is told that a table is no longer one of the fleet."""
+        ...
+
+    def reloaded(self, entries: int) -> None:
+        """Is told that the file has changed, and counts now."""
+        ...
+
+    def warned(self, subject: str, error: Exception, retry_seconds: float) -> None:
+        """Is told that something failed that is tried again; the fleet goes on as before."""
+        ...
+
+    def ended(self, ended: Ended) -> None:
+        """Is told that a vacuum or a publication is over."""
+        ...
+
+    def reported(self, states: Sequence[TableState]) -> None:
+        """Is told how each table is, now and then."""
+        ...

@@ -1,0 +1,226 @@
+"""A worker over a fleet: what it finds, asks, begins, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from compactor.errors import ConfigError
+from compactor.fleet import finding
+from compactor.fleet.chores import Chore
+from compactor.fleet.config import Entry, RetentionRules, VacuumRules
+from compactor.fleet.member import State
+from compactor.fleet.times import Window
+from compactor.stores.base import Folder
+from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Time
+
+EAGER = (("level0_trigger_runs", 2),)
+ALL = Entry(at="memory://lake/*", properties=EAGER)
+DUE = 2
+"""Appends that make a merge due."""
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> MemoryFolder:
+    folder = MemoryFolder(Time())
+
+    def open_folder(url: str) -> Folder:
+        assert url == folder.url
+        return folder
+
+    monkeypatch.setattr(finding, "open_store", open_folder)
+    return folder
+
+
+def fill(folder: MemoryFolder, path: str, appends: int = DUE) -> None:
+    for number in range(appends):
+        folder.append(path, number)
+
+
+def test_tables_are_found_as_they_appear_compacted_and_forgotten_when_they_go(
+    folder: MemoryFolder,
+) -> None:
+    fill(folder, "a")
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(30)
+    assert folder.fragments("a") == 1
+    fill(folder, "b")
+    fleet.run(120)
+    assert folder.fragments("b") == 1
+    del folder.tables["a"]
+    fleet.run(200)
+    assert fleet.heard.events == [
+        ("joined", "memory://lake/a", ALL.at),
+        ("joined", "memory://lake/b", ALL.at),
+        ("left", "memory://lake/a"),
+    ]
+    assert [state.table for state in fleet.fleet.states()] == ["memory://lake/b"]
+
+
+def test_a_table_belongs_to_the_first_entry_that_matches_and_has_its_settings(
+    folder: MemoryFolder,
+) -> None:
+    for path in ("logs-a", "logs-tmp", "rest"):
+        fill(folder, path)
+    logs = Entry(at="memory://lake/logs-*", but_not=("*-tmp",), properties=EAGER)
+    lazy = Entry(at="memory://lake/*")
+    fleet = MemoryFleet(folder, Settled(logs, lazy))
+    fleet.run(60)
+    assert {path: folder.fragments(path) for path in folder.tables} == {
+        "logs-a": 1, "logs-tmp": DUE, "rest": DUE,
+    }  # fmt: skip
+    assert {state.table[-4:]: state.entry for state in fleet.fleet.states()} == {
+        "gs-a": logs.at, "-tmp": lazy.at, "rest": lazy.at,
+    }  # fmt: skip
+
+
+def test_folders_without_a_log_are_no_tables(folder: MemoryFolder) -> None:
+    folder.tables["empty"] = folder.within("empty")  # type: ignore[assignment]
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(300)
+    assert fleet.heard.events == []
+    assert [state.state for state in fleet.fleet.states()] == [State.NEW]
+
+
+def test_tables_at_rest_are_asked_less_and_less_often(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(100)
+    at_first = folder.asked.total()
+    fleet.run(3600)
+    folder.asked.clear()
+    fleet.run(3600)
+    assert at_first > 100 / 5 / 2
+    assert folder.asked.total() <= 3600 / 60 + 1
+
+
+def test_a_change_of_the_file_counts_at_once_and_a_bad_one_leaves_all_as_it_was(
+    folder: MemoryFolder,
+) -> None:
+    fill(folder, "a")
+    source = Settled(Entry(at=ALL.at))
+    fleet = MemoryFleet(folder, source)
+    fleet.run(60)
+    source.spoil(ConfigError("fleet.yaml, line 3: no"))
+    fleet.run(60)
+    assert folder.fragments("a") == DUE
+    source.change(ALL)
+    fleet.run(10)
+    assert folder.fragments("a") == 1
+    assert fleet.heard.events[1:] == [
+        ("warned", "the file as it was still counts", "fleet.yaml, line 3: no"),
+        ("reloaded", "1"),
+    ]
+
+
+def test_no_merge_begins_in_quiet_hours_and_waiting_is_shown(folder: MemoryFolder) -> None:
+    fill(folder, "a")
+    # The clock begins at 16:00 UTC.
+    quiet = replace(ALL, quiet=(Window.parse("15:00-17:00"),))
+    fleet = MemoryFleet(folder, Settled(quiet))
+    fleet.run(3500)
+    assert folder.fragments("a") == DUE
+    [state] = fleet.heard.states
+    assert (state.state, state.due) == (State.QUIET, 1)
+    assert state.waiting_seconds > 3300
+    fleet.run(200)
+    assert folder.fragments("a") == 1
+
+
+def test_a_store_that_does_not_answer_is_told_and_asked_again(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(30)
+    folder.is_reachable = False
+    folder.append("a", 9)
+    fleet.run(600)
+    told = [event[1] for event in fleet.heard.events if event[0] == "warned"]
+    assert "tables were not looked for" in told
+    assert "memory://lake/a" in told
+    assert [state.state for state in fleet.fleet.states()] == [State.FAILING]
+    folder.is_reachable = True
+    fleet.run(400)
+    assert folder.fragments("a") == 1
+
+
+def test_vacuums_run_on_schedule_and_what_fails_is_tried_again(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    fill(folder, "b", 1)
+    entry = replace(ALL, vacuum=VacuumRules(every=3600))
+    fleet = MemoryFleet(folder, Settled(entry))
+    fleet.failing_chores.add("memory://lake/b")
+    fleet.run(4 * 3600)
+    ended = {
+        table: [w for t, _, w in fleet.heard.chores if t == table]
+        for table, _, _ in fleet.heard.chores
+    }
+    well, failing = ended["memory://lake/a"], ended["memory://lake/b"]
+    assert len(well) == 4
+    assert all(abs(b - a - 3_600_000) < 61_000 for a, b in pairwise(well))
+    # Again after one minute, two, four and so on, an hour at most.
+    pauses = [round((b - a) / 60_000) for a, b in pairwise(failing)]
+    assert pauses[:6] == sorted(pauses[:6])
+    assert pauses[0] in (1, 2)
+    assert max(pauses) <= 61
+    assert {chore for _, chore, _ in fleet.heard.chores} == {Chore.VACUUM}
+
+
+def test_retention_is_looked_for_without_news(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    entry = replace(ALL, retention=RetentionRules(every=600))
+    fleet = MemoryFleet(folder, Settled(entry))
+    fleet.run(60)
+    store = folder.tables["a"]
+    looks = 0
+    listed = store.list
+
+    def counting(prefix: str, **options: object):
+        nonlocal looks
+        looks += prefix == "_checkpoint/" or "start_after" in options
+        return listed(prefix, **options)  # type: ignore[arg-type]
+
+    store.list = counting  # type: ignore[method-assign]
+    asked = folder.asked.total()
+    fleet.run(3600)
+    assert looks - (folder.asked.total() - asked) >= 5
+
+
+def test_entries_get_merges_by_their_shares(folder: MemoryFolder) -> None:
+    for number in range(40):
+        fill(folder, f"a{number}")
+        fill(folder, f"b{number}")
+    entries = [
+        Entry(at=f"memory://lake/{name}*", properties=EAGER, share=share)
+        for name, share in (("a", 3.0), ("b", 1.0))
+    ]
+    fleet = MemoryFleet(folder, Settled(*entries), merge_seconds=20)
+    fleet.run(45 * 20)
+    first = [table.rpartition("/")[2][0] for table in fleet.heard.begun][8:40]
+    assert 21 <= first.count("a") <= 27
+
+
+def test_a_thousand_small_tables_in_one_worker(folder: MemoryFolder) -> None:
+    changed = range(0, 1000, 50)
+    folder.append("t0000", 0)
+    for number in range(1, 1000):
+        folder.copy("t0000", f"t{number:04}")
+    fleet = MemoryFleet(folder, Settled(ALL), merge_seconds=0.5)
+    fleet.run(60)
+    assert all(state.state is State.AT_REST for state in fleet.fleet.states())
+    assert len(fleet.fleet._open) <= 80  # the snapshots of the others are not kept
+    folder.clock.sleep(3600)
+    fleet.run(10)
+    folder.asked.clear()
+    folder.listed = 0
+    for number in changed:
+        folder.append(f"t{number:04}", 5)
+    fleet.run(180)
+    assert len(fleet.fleet.states()) == 1000
+    assert sorted(fleet.heard.begun) == [f"memory://lake/t{number:04}" for number in changed]
+    assert all(folder.fragments(f"t{number:04}") == 1 for number in changed)
+    assert fleet.heard.longest_wait < 60
+    # Few requests: tables at rest are asked once a minute, those that changed more often.
+    assert folder.asked.total() < 4 * 1000 + 40 * len(changed)
+    assert folder.listed <= 4
