@@ -18,10 +18,11 @@ from compactor.errors import CompactorError, ConfigError
 from compactor.fleet.agenda import Agenda, OpenJob, retention_ms
 from compactor.fleet.chores import Runner, ThreadRunner
 from compactor.fleet.finding import has_news
-from compactor.fleet.member import Member, TableState
+from compactor.fleet.member import Member
 from compactor.fleet.pacing import poll_seconds
 from compactor.fleet.roster import Roster, Source
 from compactor.fleet.scheduler import Shares, Waiting
+from compactor.fleet.state import TableState
 from compactor.fleet.times import is_within
 from compactor.fleet.told import Told
 from compactor.planner.debt import SLOW_SCORE, debt_of
@@ -62,6 +63,8 @@ class Fleet(Silent):
         self._shares = Shares()
         self._agenda = Agenda(runner or ThreadRunner(), open_job, told)
         self._just_finished: set[str] = set()
+        self._has_new_work = False
+        """Whether merges became due in the last round, and could begin in the next."""
         self._pool = ThreadPool(pollers) if pollers > 1 else None
         self._open: dict[str, Member] = {}
         """Members with drivers, the one used last at the end."""
@@ -72,6 +75,7 @@ class Fleet(Silent):
 
     def turns(self, free_slots: int) -> Sequence[Turn]:
         self._roster.refresh()
+        self._has_new_work = False
         now = self._now()
         self._agenda.take_ended(self._roster.members, now)
         self._ask(now)
@@ -93,7 +97,7 @@ class Fleet(Silent):
 
     def pause_seconds(self) -> float:
         now, members = self._now(), self._roster.members.values()
-        if any(member.is_to_look and _is_ready(member, now) for member in members):
+        if self._has_new_work or any(m.is_to_look and _is_ready(m, now) for m in members):
             return 0.0
         due = [self._roster.find_ms, self._report_ms, *(member.poll_ms for member in members)]
         due += [member.look_ms for member in members if member.look_ms is not None]
@@ -169,6 +173,7 @@ class Fleet(Silent):
             fragments -= _fragments(member)
             assert member.driver is not None
             self._closed.append(member.driver)
+            self._told.closed(url)
             member.driver = None
             del self._open[url]
         for url, member in list(self._roster.members.items()):
@@ -245,7 +250,7 @@ class Fleet(Silent):
         if not driver.left_bytes:
             member.since_ms = None
         elif member.since_ms is None:
-            member.since_ms = now
+            member.since_ms, self._has_new_work = now, True
         member.look_ms = self._next_look(member, driver, now)
 
     def _next_look(self, member: Member, driver: Driver, now: int) -> int:

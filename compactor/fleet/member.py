@@ -1,55 +1,16 @@
-"""What a worker remembers of each table of a fleet, and what it tells of it.
+"""What a worker remembers of each table of a fleet.
 
 A table at rest is a version and a few times: its snapshot is read again when its log has news.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, field
 
 from compactor.compaction.driver import Driver
 from compactor.fleet.config import Entry
 from compactor.fleet.finding import Place
-
-
-class State(StrEnum):
-    """How a table is."""
-
-    NEW = "new"
-    """Its log was not read yet."""
-    AWAITED = "awaited"
-    """There is no table."""
-    AT_REST = "at rest"
-    WAITING = "waiting"
-    QUIET = "quiet"
-    """Merges are due, and no merge begins in its quiet hours."""
-    MERGING = "merging"
-    FAILING = "failing"
-    """Its store or its log could not be read or written; the worker tries again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
-    """How one table is, for reports."""
-
-    table: str
-    entry: str
-    state: State
-    version: int
-    running: int
-    """Merges of this worker."""
-    due: int
-    """Merges that are due and that no worker has begun."""
-    next_bytes: int
-    """Stored bytes of the merge that would begin next."""
-    waiting_seconds: float
-    """Since when a merge has been due without one that began."""
-    debt: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+from compactor.fleet.state import State, TableState
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Final, Self
 from zlib import crc32
@@ -28,6 +28,8 @@ class Window:
     start_minute: int
     end_minute: int
     """Less than the start if it ends on the next day."""
+    text: str = field(default="", compare=False)
+    """As it was written."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -41,7 +43,8 @@ class Window:
             raise ValueError(
                 f"{text!r}: a window ends after it begins; {_FORM}, and 00:00-24:00 for a whole day"
             )
-        return cls(frozenset(range(7)) if days is None else _days(days, text), start, end)
+        on = frozenset(range(7)) if days is None else _days(days, text)
+        return cls(on, start, end, text.strip())
 
     def spans(self, near_unix_ms: int, zone: tzinfo) -> Iterator[tuple[int, int]]:
         """Yields when the window begins and ends, from the one that may hold a time on, in order."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from compactor.fleet.chores import Ended
-from compactor.fleet.member import TableState
+from compactor.fleet.state import TableState
 
 
 class Told(Protocol):
@@ -18,6 +18,10 @@ class Told(Protocol):
 
     def left(self, table: str) -> None:
         """Is told that a table is no longer one of the fleet."""
+        ...
+
+    def closed(self, table: str) -> None:
+        """Is told that the snapshot of a table at rest is no longer kept."""
         ...
 
     def reloaded(self, entries: int) -> None:

@@ -19,7 +19,8 @@ from compactor.errors import StoreUnreachableError
 from compactor.fleet.chores import Chore, Ended, Job, done
 from compactor.fleet.config import Entry, FleetConfig
 from compactor.fleet.fleet import Fleet
-from compactor.fleet.member import Member, TableState
+from compactor.fleet.member import Member
+from compactor.fleet.state import TableState
 from compactor.stores.base import ObjectInfo, Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport
@@ -158,6 +159,8 @@ class Heard(Silent):
 
     def left(self, table: str) -> None:
         self.events.append(("left", table))
+
+    def closed(self, table: str) -> None: ...
 
     def reloaded(self, entries: int) -> None:
         self.events.append(("reloaded", str(entries)))

@@ -11,7 +11,7 @@ from compactor.errors import ConfigError
 from compactor.fleet import finding
 from compactor.fleet.chores import Chore
 from compactor.fleet.config import Entry, RetentionRules, VacuumRules
-from compactor.fleet.member import State
+from compactor.fleet.state import State
 from compactor.fleet.times import Window
 from compactor.stores.base import Folder
 from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Time

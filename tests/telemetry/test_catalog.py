@@ -16,6 +16,7 @@ import yaml
 
 from compactor.telemetry.metrics.catalog import METRICS, Change, Metric, MetricKind
 from compactor.telemetry.metrics.registry import MetricsRegistry
+from deploy.grafana.dashboard import text
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
@@ -109,7 +110,21 @@ def test_the_dashboard_shows_every_metric_of_watch() -> None:
     # These are for other queries than curves.
     rest = {"compactor_level_rows", "compactor_task_seconds_total"}
     assert set(BY_NAME) - seen - of_batch == rest
-    assert "compactor_run_success" in seen
+    assert of_batch & seen == {
+        "compactor_run_success", "compactor_run_seconds", "compactor_vacuumed_bytes_total",
+        "compactor_run_last_success_timestamp_seconds",
+    }  # fmt: skip
+
+
+def test_the_dashboard_is_what_the_catalogue_makes() -> None:
+    made = "run `python -m deploy.grafana.dashboard`"
+    assert (ROOT / "deploy" / "grafana" / "compactor.json").read_text() == text(), made
+
+
+def test_the_dashboard_opens_with_numbers_at_a_glance() -> None:
+    first = [panel for panel in DASHBOARD["panels"] if panel["gridPos"]["y"] == 0]
+    assert len(first) == 6
+    assert {panel["type"] for panel in first} == {"stat"}
 
 
 def test_the_dashboard_has_its_variables_rows_and_a_grid_without_overlaps() -> None:
@@ -118,7 +133,7 @@ def test_the_dashboard_has_its_variables_rows_and_a_grid_without_overlaps() -> N
     rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
     assert rows == [
         "Debt and back-pressure", "Throughput", "Amplification", "Errors, retries, quarantine",
-        "Memory and local disk", "Latency",
+        "Batch commands and vacuums", "Memory and local disk", "Latency",
     ]  # fmt: skip
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     cells = [cell for panel in DASHBOARD["panels"] for cell in _cells(panel["gridPos"])]

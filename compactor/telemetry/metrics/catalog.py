@@ -174,6 +174,10 @@ DUE_BYTES = _gauge(
 WAITING_COMPACTIONS = _gauge(
     "compactor_waiting_compactions", "Compactions that are due and that no worker has begun."
 )
+WAITING_SECONDS = _gauge(
+    "compactor_waiting_seconds",
+    "Time for which compactions of a fleet's table have been due without one that began.",
+)
 AWAITED = _gauge("compactor_table_awaited", "1 while there is no table at the address, else 0.")
 QUARANTINED = _gauge("compactor_quarantined_fragments", "Quarantined live fragments.")
 LEASES = _gauge("compactor_leases", "Leased compactions of all workers.")
@@ -190,12 +194,23 @@ LAST_TURN = Metric(
     "Time of the loop's last iteration.",
     (),
 )
+FLEET_TABLES = Metric(
+    "compactor_fleet_tables",
+    MetricKind.GAUGE,
+    "Tables of a fleet, by state: new, awaited, at rest, waiting, quiet, merging or failing.",
+    ("state",),
+)
 BUILD_INFO = Metric("compactor_build_info", MetricKind.GAUGE, "1, by version.", ("version",))
 
 # --- batch commands ---
 RUN_SUCCESS = _gauge("compactor_run_success", "1 if the last run succeeded, else 0.", "command")
 RUN_SECONDS = _gauge("compactor_run_seconds", "Duration of the last run.", "command")
 RUN_TIMESTAMP = _gauge("compactor_run_timestamp_seconds", "End of the last run.", "command")
+RUN_LAST_SUCCESS = _gauge(
+    "compactor_run_last_success_timestamp_seconds",
+    "End of the last successful run, also of a fleet's vacuums and publications.",
+    "command",
+)
 INGESTED_ROWS = _counter("compactor_ingested_rows_total", "Rows ingested.")
 INGESTED_FILES = _counter("compactor_ingested_files_total", "Files ingested.")
 INGESTED_FRAGMENTS = _counter("compactor_ingested_fragments_total", "Fragments written by ingests.")

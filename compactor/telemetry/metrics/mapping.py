@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from compactor.fleet.state import State
 from compactor.planner.debt import Debt, Pressure
 from compactor.resources.stopwatch import STAGES
 from compactor.rows.flags import REASONS
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from compactor.compaction.compaction import AttemptReport
     from compactor.compaction.driver import FinishedCompaction
     from compactor.entities.entity_report import EntityMergeReport
+    from compactor.fleet.state import TableState
     from compactor.pipelines.run_report import RunReport
     from compactor.table.vacuum import VacuumReport
     from compactor.write.ingest import IngestReport
@@ -193,14 +196,35 @@ def of_run(
     table: str, command: str, *, succeeded: bool, seconds: float, now_unix_seconds: float
 ) -> list[Change]:
     """Returns the changes for a finished batch command."""
+    changes = of_chore(
+        table, command, succeeded=succeeded, seconds=seconds, now_unix_seconds=now_unix_seconds
+    )
+    if succeeded:
+        changes.append(Change(c.LAST_SUCCESS, now_unix_seconds, (table,)))
+    return changes
+
+
+def of_chore(
+    table: str, command: str, *, succeeded: bool, seconds: float, now_unix_seconds: float
+) -> list[Change]:
+    """Returns the changes for what a worker did that is a command, too, such as a vacuum."""
     changes = [
         Change(c.RUN_SUCCESS, succeeded, (table, command)),
         Change(c.RUN_SECONDS, seconds, (table, command)),
         Change(c.RUN_TIMESTAMP, now_unix_seconds, (table, command)),
     ]
     if succeeded:
-        changes.append(Change(c.LAST_SUCCESS, now_unix_seconds, (table,)))
+        changes.append(Change(c.RUN_LAST_SUCCESS, now_unix_seconds, (table, command)))
     return changes
+
+
+def of_fleet(states: Sequence[TableState]) -> list[Change]:
+    """Returns the changes for a fleet's tables as they are now."""
+    counts = Counter(each.state for each in states)
+    return [
+        *(Change(c.FLEET_TABLES, counts[state], (str(state),)) for state in State),
+        *(Change(c.WAITING_SECONDS, each.waiting_seconds, (each.table,)) for each in states),
+    ]
 
 
 def of_ingest(table: str, report: IngestReport) -> list[Change]:
