@@ -108,9 +108,10 @@ class Telemetry:
         # Imported here, since pipelines of files need no tables.
         from compactor.cli.tables import open_log
 
-        return open_log(table, self._log_of)
+        return open_log(table, self.log_of)
 
-    def _log_of(self, store: Store) -> CommitLog:
+    def log_of(self, store: Store) -> CommitLog:
+        """Returns the commit log of a store, as `open_log` does of an address."""
         from compactor.table.commit_log import CommitLog
         from compactor.table.observed_log import ObservedCommitLog
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Final
@@ -29,12 +30,14 @@ from compactor.lakes.following import Following
 from compactor.lakes.publish_report import PublishReport
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.model import Settings
+from compactor.settings.names import as_flag
 from compactor.settings.properties import Properties
 from compactor.settings.units import duration_text
 from compactor.telemetry.events import Event, Events, as_line, to_log
 from compactor.telemetry.metrics.health import Health
 from compactor.telemetry.metrics.recorder import Recorder
 
+_POLL_SECONDS: Final = 5.0
 _STALL_SECONDS: Final = 300.0
 _IN_PROCESS_STALL_SECONDS: Final = 3600.0
 
@@ -44,6 +47,8 @@ Examples:
   compactor watch ./logs --poll 2s --json             one JSON object a line
   compactor watch s3://bucket/logs --metrics-port 9464 --log-format json
   compactor watch s3://bucket/logs --publish s3://lake/logs --as delta --levels 1+
+  compactor watch --config fleet.yaml --dry-run       checks the file, and shows the tables and what is due
+  compactor watch --config fleet.yaml --master 'local[4]' --metrics-port 9464
 
 Several processes may watch one table: each skips the fragments that another has leased. After SIGTERM or
 Ctrl-C no compaction begins; running ones may end within --drain, then their leases are released, so that
@@ -51,9 +56,16 @@ other workers can take over at once. Either way the exit code is 0, and nothing 
 
 
 @click.command("watch", epilog=_WATCH_EPILOG)
-@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION", default="5s",
-              show_default=True, help="How often to look at idle tables.")  # fmt: skip
+@click.argument("tables", nargs=-1, metavar="[TABLE...]")
+@click.option("--config", metavar="FILE",
+              help="Watch the tables that this file names by patterns, with settings and schedules of "
+              "each; it is read again when it changes. It takes the place of TABLEs and of their "
+              "settings.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="With --config: check the file, show its tables and what "
+              "is due, and change nothing.")  # fmt: skip
+@click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION",
+              help="How often to look at idle tables.  [default: "
+              f"{duration_text(_POLL_SECONDS)}]")  # fmt: skip
 @click.option("--drain", "drain_seconds", type=duration_seconds, metavar="DURATION", default="25s",
               show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
 @setting_options(Policy, without=OF_WRITERS)
@@ -75,7 +87,9 @@ other workers can take over at once. Either way the exit code is 0, and nothing 
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON lines on stdout.")
 def watch_command(
     tables: tuple[str, ...],
-    poll_seconds: float,
+    config: str | None,
+    dry_run: bool,
+    poll_seconds: float | None,
     drain_seconds: float,
     master: str | None,
     max_tasks: int | None,
@@ -95,6 +109,16 @@ def watch_command(
     Options override the properties of a table, which override the defaults below (`compactor alter --set`).
     """
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
+    given = [*policy.model_fields_set, *settings.model_fields_set]
+    given += [] if poll_seconds is None else ["poll"]
+    given += [] if destination is None else ["publish"]
+    _check_kind(tables, config, given, dry_run=dry_run)
+    if config is not None and dry_run:
+        # Imported here, since other commands need no fleets.
+        from compactor.cli.fleet_check import check_fleet
+
+        check_fleet(config, as_json=as_json)
+        return
     check_engine(master)
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")
@@ -106,12 +130,31 @@ def watch_command(
     events = Events(_sinks(as_json=as_json))
     if stall_seconds is None:
         stall_seconds = _IN_PROCESS_STALL_SECONDS if master == IN_PROCESS else _STALL_SECONDS
+    poll_seconds = _POLL_SECONDS if poll_seconds is None else poll_seconds
     health = Health(urls, stall_seconds=stall_seconds + poll_seconds, is_draining=stop.is_set)
+    documents: dict[str, Callable[[], object]] = {}
     with (
         traces_of_environment() as traces,
-        _served(metrics_address, metrics_port, health) as (recorder, port),
+        _served(metrics_address, metrics_port, health, documents) as (recorder, port),
     ):
         told = Telemetry(recorder, traces)
+        served = {} if port is None else {"metrics_port": port}
+        if config is not None:
+            from compactor.cli.fleet import FleetTeller, Opening, open_fleet
+
+            teller = FleetTeller(events, told)
+            documents["/tables"] = teller.tables
+            fleet = open_fleet(config, Opening(told, lease_seconds(master)), teller)
+            engine = open_engine(master, max_tasks)
+            health.started()
+            events.say("watching", config=config, slots=engine.slots, **served)
+            with contextlib.closing(fleet):
+                listener = told.listener(events, health, fleet)
+                Worker([], engine, listener=listener).run(
+                    stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds, rounds=fleet
+                )
+            events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+            return
         drives = DriverSettings(
             policy=policy, compaction=settings, lease_seconds=lease_seconds(master)
         )
@@ -120,13 +163,35 @@ def watch_command(
             told.begin_compactions(driver)
         engine = open_engine(master, max_tasks)
         health.started()
-        served = {} if port is None else {"metrics_port": port}
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
         with _copied(tables, destination, lake, events) as copying:
             listeners = events, health, _Overriding(policy, settings), *copying
             worker = Worker(drivers, engine, listener=told.listener(*listeners))
             worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
         events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _check_kind(
+    tables: Sequence[str], config: str | None, given: Sequence[str], *, dry_run: bool
+) -> None:
+    """Raises `UsageError` unless there are tables, or a file and nothing that the file says.
+
+    given: the settings that options name.
+    """
+    if config is None:
+        if not tables:
+            raise UsageError("name a TABLE, or a file of tables by --config")
+        if dry_run:
+            raise UsageError(
+                "--dry-run: it checks the file of --config; see `compactor compact --dry-run`"
+            )
+        return
+    if tables:
+        raise UsageError("--config: name tables in the file, or as TABLEs, not both")
+    if given:
+        raise UsageError(
+            f"{as_flag(given[0])}: the file of --config says it for its tables: leave it out"
+        )
 
 
 def _check_copy(tables: Sequence[str], destination: str | None, lake: LakeChoice) -> None:
@@ -199,7 +264,10 @@ def _sinks(*, as_json: bool) -> list[Callable[[Event], None]]:
 
 @contextmanager
 def _served(
-    address: str, port: int | None, health: Health
+    address: str,
+    port: int | None,
+    health: Health,
+    documents: Mapping[str, Callable[[], object]],
 ) -> Iterator[tuple[Recorder | None, int | None]]:
     """Serves metrics and health over HTTP while the block runs, if a port was given."""
     if port is None:
@@ -210,7 +278,8 @@ def _served(
     from compactor.telemetry.metrics.server import metrics_app, serving
 
     registry = MetricsRegistry(of_process=True)
-    app = metrics_app(registry.prometheus, {"/healthz": health.live, "/readyz": health.ready})
+    checks = {"/healthz": health.live, "/readyz": health.ready}
+    app = metrics_app(registry.prometheus, checks, documents)
     with serving(app, address, port) as listening:
         yield Recorder(registry.apply), listening
 

@@ -83,10 +83,20 @@ main()
 def watching(
     folder: Path, *options: str, program: Sequence[str] = ("-m", "compactor.cli.main")
 ) -> Iterator[Watch]:
+    with watching_tables(
+        folder, str(folder / "t"), "--poll", "0.1s", *options, program=program
+    ) as watch:
+        yield watch
+
+
+@contextmanager
+def watching_tables(
+    folder: Path, *words: str, program: Sequence[str] = ("-m", "compactor.cli.main")
+) -> Iterator[Watch]:
     log = folder / "stderr"
-    command = [sys.executable, *program, "watch", str(folder / "t")]
+    command = [sys.executable, *program, "watch"]
     with log.open("w") as stderr, subprocess.Popen(
-        [*command, "--master", "in-process", "--poll", "0.1s", "--json", "--metrics-port", "0", *options],
+        [*command, *words, "--master", "in-process", "--json", "--metrics-port", "0"],
         stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=ROOT, env={**os.environ},
     ) as process:  # fmt: skip
         try:
@@ -197,3 +207,42 @@ def test_counters_and_log_lines_of_spark_executors_are_those_of_their_tasks(tmp_
     assert samples["compactor_store_gets_total", "task"] == report["gets"] == 4
     assert samples["compactor_read_bytes_total", "task"] == report["bytes_in"]
     assert samples["compactor_input_rows_total", None] == 800
+
+
+FLEET = """\
+poll: 1s
+report_every: 1s
+tables:
+  - at: lake/*
+    vacuum: {every: 1s}
+    publish: {to: "copies/{table}", as: parquet}
+"""
+
+
+def test_a_fleet_is_compacted_vacuumed_and_published_as_its_file_says(tmp_path: Path) -> None:
+    tables = [log_rows(200, seed) for seed in range(4)]
+    for name in "ab":
+        ingest_tables(LocalStore(tmp_path / "lake" / name), tables, tmp_path)
+    config = tmp_path / "fleet.yaml"
+    config.write_text(FLEET)
+    with watching_tables(tmp_path, "--config", str(config)) as watch:
+        assert {watch.until("committed")["table"][-1] for _ in "ab"} == set("ab")
+        while watch.until("published")["files"] != 1:
+            pass
+        while watch.until("vacuumed")["version"] < 6:
+            pass
+        told = watch.metrics()
+        assert told["compactor_run_success", frozenset({"vacuum"})] == 1
+        assert told["compactor_waiting_seconds", frozenset()] >= 0
+        states = json.loads(watch.ask("/tables")[1])
+        assert [state["entry"] for state in states] == [str(tmp_path / "lake/*")] * 2
+        # The file changes; what is wrong is told, and what was read goes on.
+        config.write_text("tables: []")
+        assert "fleet.yaml" in watch.until("error")["reason"]
+        config.write_text(FLEET.replace("lake/*", "lake/a"))
+        assert watch.until("reloaded")["entries"] == 1
+        assert watch.until("left")["table"] == str(tmp_path / "lake/b")
+        watch.process.send_signal(signal.SIGTERM)
+        assert watch.until("stopped")["failed"] == 0
+        assert watch.process.wait(30) == 0
+    assert {path.name for path in (tmp_path / "copies").iterdir()} >= {"a"}

@@ -21,15 +21,16 @@ class Health(Silent):
         is_draining: Callable[[], bool],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """stall_seconds: treat the worker as hung after this long without a loop iteration."""
+        """table_urls: the tables without which it is not ready. stall_seconds: treat the worker as hung after
+        this long without a loop iteration."""
         self._stall_seconds = stall_seconds
         self._is_draining = is_draining
         self._monotonic = monotonic
         self._has_started = False
         self._turned_at = monotonic()
-        self._missing = set(table_urls)
+        self._tables = frozenset(table_urls)
+        self._missing = set(self._tables)
         """Tables that are unreachable or not read yet."""
-        self._tables = len(self._missing)
 
     def started(self) -> None:
         """Records that the engine runs."""
@@ -40,7 +41,7 @@ class Health(Silent):
         self._missing.discard(driver.url)
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
-        self._missing.add(driver.url)
+        self._missing |= self._tables & {driver.url}
 
     def turned(self) -> None:
         self._turned_at = self._monotonic()
@@ -65,7 +66,7 @@ class Health(Silent):
             # Do not show table addresses to probes.
             return (
                 False,
-                f"{missing} of {counted(self._tables, 'table is', 'tables are')} not reached: the log says "
-                "which and why",
+                f"{missing} of {counted(len(self._tables), 'table is', 'tables are')} not reached: the log "
+                "says which and why",
             )
         return True, "ok"

@@ -67,7 +67,7 @@ class Recorder(Silent):
     def committed(self, commit: CommitReport) -> None:
         """Records a commit reported by an `ObservedCommitLog`."""
         self.apply(mapping.of_commit(commit.table_url, commit))
-        self.count_requests()
+        self._count_requests(commit.table_url)
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
         self._count_running(driver)
@@ -82,11 +82,11 @@ class Recorder(Silent):
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:  # noqa: ARG002
         self.apply([Change(c.STEP_FAILURES, 1, (driver.url,))])
-        self.count_requests()
+        self._count_requests(driver.url)
 
     def looked(self, driver: Driver) -> None:
         snapshot, known = driver.log.latest, self._of(driver.url)
-        self.count_requests()
+        self._count_requests(driver.url)
         if snapshot.version == known.version:
             return
         known.version = snapshot.version
@@ -105,13 +105,23 @@ class Recorder(Silent):
         self.apply([Change(c.LAST_TURN, self._clock.now_unix_ms() / 1000, ())])
 
     def count_requests(self) -> None:
-        """Records the store requests since the last call."""
-        for url, known in self._tables.items():
-            if known.store is not None:
-                counts = known.store.counts()
-                since = {name: counts[name] - known.counts[name] for name in counts}
-                known.counts = counts
-                self.apply(mapping.of_requests(url, DRIVER, since))
+        """Records the store requests of all tables since the last call."""
+        for url in self._tables:
+            self._count_requests(url)
+
+    def closed(self, table_url: str) -> None:
+        """Counts the last requests of a table's store, and keeps it no longer."""
+        self._count_requests(table_url)
+        known = self._of(table_url)
+        known.store, known.counts = None, dict.fromkeys(COUNTERS, 0)
+
+    def _count_requests(self, table_url: str) -> None:
+        known = self._of(table_url)
+        if known.store is not None:
+            counts = known.store.counts()
+            since = {name: counts[name] - known.counts[name] for name in counts}
+            known.counts = counts
+            self.apply(mapping.of_requests(table_url, DRIVER, since))
 
     def _count_running(self, driver: Driver) -> None:
         self.apply([Change(c.INFLIGHT, driver.running, (driver.url,))])

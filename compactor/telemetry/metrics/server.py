@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -36,8 +37,16 @@ _MAX_BODY_BYTES: Final = 1 << 10
 """Maximum request body; a GET has none."""
 
 
-def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIApplication:
-    """Returns an app with `/metrics`, and each check at its path: 200 or 503, and a one-line reason."""
+def metrics_app(
+    registry: CollectorRegistry,
+    checks: Mapping[str, Check],
+    documents: Mapping[str, Callable[[], object]] | None = None,
+) -> WSGIApplication:
+    """Returns an app with `/metrics`, and each check at its path: 200 or 503, and a one-line reason.
+
+    documents: what is served as JSON, by path.
+    """
+    documents = {} if documents is None else documents
     metrics: WSGIApplication = make_wsgi_app(registry)
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -48,8 +57,11 @@ def metrics_app(registry: CollectorRegistry, checks: dict[str, Check]) -> WSGIAp
             return _text(start_response, HTTPStatus.METHOD_NOT_ALLOWED, line, allow)
         if path == "/metrics":
             return metrics(environ, start_response)
+        if path in documents:
+            line = json.dumps(documents[path](), ensure_ascii=False)
+            return _text(start_response, HTTPStatus.OK, line, kind="application/json")
         if path not in checks:
-            paths = ", ".join(["/metrics", *checks])
+            paths = ", ".join(["/metrics", *checks, *documents])
             return _text(start_response, HTTPStatus.NOT_FOUND, f"there are {paths}")
         is_well, why = checks[path]()
         status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
@@ -81,12 +93,13 @@ def _with_head(app: WSGIApplication) -> WSGIApplication:
 
 
 def _text(
-    start_response: StartResponse, status: HTTPStatus, line: str, *headers: tuple[str, str]
+    start_response: StartResponse,
+    status: HTTPStatus,
+    line: str,
+    *headers: tuple[str, str],
+    kind: str = "text/plain; charset=utf-8",
 ) -> list[bytes]:
-    start_response(
-        f"{status.value} {status.phrase}",
-        [("Content-Type", "text/plain; charset=utf-8"), *headers],
-    )
+    start_response(f"{status.value} {status.phrase}", [("Content-Type", kind), *headers])
     return [f"{line}\n".encode()]
 
 

@@ -1,0 +1,146 @@
+"""Prints `watch --config FILE --dry-run`: the tables that are found, and what would be next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.common.clock import Clock, SystemClock
+from compactor.common.counts import counted
+from compactor.common.logs import utc_time
+from compactor.compaction.driver import Driver, DriverSettings
+from compactor.errors import CompactorError, JobError
+from compactor.fleet.agenda import due_of
+from compactor.fleet.config import Entry, FleetConfig, load_fleet
+from compactor.fleet.finding import Pattern, found, has_news
+from compactor.fleet.member import Member
+from compactor.fleet.times import is_within
+from compactor.settings.properties import properties_text
+from compactor.table.commit_log import CommitLog
+from lsm_fragment.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedTable:
+    """What a fleet would do with a table now."""
+
+    table: str
+    version: int
+    due: int
+    """Merges that are due."""
+    next_bytes: int
+    chores: dict[str, str]
+    """When each is due, as text."""
+    error: str | None = None
+
+
+def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None:
+    """Reads the file and the tables, writes nothing to them, and prints what it found.
+
+    Raises `ConfigError` for the file, and `JobError` if tables can't be read.
+    """
+    config = load_fleet(path)
+    now = (clock or SystemClock()).now_unix_ms()
+    places = found(list(map(Pattern.of, config.entries)))
+    members = [
+        Member(place=place, url=url, entry=entry, changed_ms=now)
+        for url, (place, entry) in sorted(places.items())
+    ]
+    checked = {
+        entry.at: [
+            table
+            for member in members
+            if member.entry is entry and (table := _checked(member, now, config.zone)) is not None
+        ]
+        for entry in config.entries
+    }
+    if as_json:
+        _print_json(config, checked, now)
+    else:
+        _print(path, config, checked, now)
+    failures = [t for tables in checked.values() for t in tables if t.error is not None]
+    if failures:
+        tables = counted(sum(map(len, checked.values())), "table")
+        raise JobError(f"{len(failures)} of {tables} can't be read: {failures[0].error}")
+
+
+def _checked(member: Member, now: int, zone: ZoneInfo) -> CheckedTable | None:
+    """Returns None for a folder that a pattern matches and that is no table."""
+    error = None
+    left: tuple[int, ...] = ()
+    try:
+        if has_news(member.place, 0):
+            log = CommitLog(member.place.root.within(member.place.path))
+            entry = member.entry
+            driver = Driver(log, DriverSettings(policy=entry.policy, compaction=entry.compaction))
+            plan = driver.plan(log.current())
+            member.version = log.latest.version
+            left = tuple(spec.size_bytes for spec in plan.specs)
+        elif member.entry.is_pattern:
+            return None
+    except (CompactorError, FormatError) as caught:
+        error = str(caught)
+    return CheckedTable(
+        table=member.url,
+        version=member.version,
+        due=len(left),
+        next_bytes=next(iter(left), 0),
+        chores={
+            str(chore): utc_time(max(when, now) / 1000) for chore, when in due_of(member, now, zone)
+        },
+        error=error,
+    )
+
+
+def _print(
+    path: str, config: FleetConfig, checked: dict[str, list[CheckedTable]], now: int
+) -> None:
+    tables = sum(map(len, checked.values()))
+    entries = counted(len(config.entries), "entry", "entries")
+    echo_line(f"{path}: {entries}, {counted(tables, 'table')}; nothing was changed")
+    for entry in config.entries:
+        echo_line(f"{entry.at}: {_rules_text(entry, config, now)}")
+        if not checked[entry.at]:
+            echo_line("  no table yet")
+        for table in checked[entry.at]:
+            echo_line(f"  {table.table}: {_table_text(table)}")
+
+
+def _rules_text(entry: Entry, config: FleetConfig, now: int) -> str:
+    parts = [f"priority {entry.priority}", f"share {entry.share:g}"]
+    if entry.quiet:
+        windows = ", ".join(window.text for window in entry.quiet)
+        is_now = " (now)" if is_within(entry.quiet, now, config.zone) else ""
+        parts.append(f"quiet {windows} {config.zone.key}{is_now}")
+    if entry.properties:
+        parts.append(properties_text(entry.properties))
+    return "; ".join(parts)
+
+
+def _table_text(table: CheckedTable) -> str:
+    if table.error is not None:
+        return f"can't be read: {table.error}"
+    if not table.version:
+        return "no table here yet"
+    due = "nothing due"
+    if table.due:
+        due = f"{counted(table.due, 'merge')} due, the next of {human_bytes(table.next_bytes)}"
+    chores = [f"{chore} {when}" for chore, when in table.chores.items()]
+    return "; ".join([f"version {table.version}", due, *chores])
+
+
+def _print_json(config: FleetConfig, checked: dict[str, list[CheckedTable]], now: int) -> None:
+    def document(entry: Entry, tables: Sequence[CheckedTable]) -> dict[str, Any]:
+        return {
+            "at": entry.at,
+            "priority": entry.priority,
+            "share": entry.share,
+            "is_quiet": is_within(entry.quiet, now, config.zone),
+            "settings": dict(entry.properties),
+            "tables": [asdict(table) for table in tables],
+        }
+
+    echo_json({"entries": [document(entry, checked[entry.at]) for entry in config.entries]})
