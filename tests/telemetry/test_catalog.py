@@ -154,12 +154,13 @@ def _cells(grid: dict[str, Any]) -> list[tuple[int, int]]:
 
 @pytest.mark.program
 def test_promtool_accepts_the_alerts_and_they_fire_when_they_should() -> None:
-    for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
+    tests = ["alerts_test.yaml", "alerts_of_days_test.yaml"]
+    for words in (["check", "rules", "alerts.yaml"], ["test", "rules", *tests]):
         done = subprocess.run(
             [promtool(), *words], cwd=ALERTS.parent, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    tested = (ALERTS.parent / "alerts_test.yaml").read_text()
+    tested = "".join((ALERTS.parent / name).read_text() for name in tests)
     for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
         assert f"alertname: {rule['alert']}" in tested
 
