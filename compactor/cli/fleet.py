@@ -17,7 +17,7 @@ from compactor.fleet.member import Member
 from compactor.fleet.roster import ConfigFile
 from compactor.fleet.state import TableState
 from compactor.lakes.open import open_publisher
-from compactor.lakes.publish import PublishReport
+from compactor.lakes.publish_report import PublishReport
 from compactor.resources.cores import usable_cores
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport, vacuum
@@ -58,7 +58,7 @@ class Opening:
             rules = entry.publish.of_table(place.name)
             return open_publisher(
                 log(), rules.to, rules.kind, catalog=rules.catalog, name=rules.name,
-                least_level=rules.levels, threads=usable_cores(),
+                min_level=rules.levels, threads=usable_cores(),
             ).publish()  # fmt: skip
 
         return Job(member.url, chore, run_vacuum if chore is Chore.VACUUM else run_publish)

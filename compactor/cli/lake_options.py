@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from compactor.cli.tables import open_log
-from compactor.lakes.lake import LakeKind
+from compactor.lakes.lake import LakeKind, parse_levels
 from compactor.lakes.open import open_publisher
 from compactor.lakes.publish import Publisher
 
@@ -45,10 +44,10 @@ class LakeChoice:
 
 def min_level(text: str) -> int:
     """Parses `1+` as a type of click's options."""
-    match = re.fullmatch(r"([0-9]{1,2})\+", text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not of the form 1+, which means levels 1 and deeper")
-    return int(match[1])
+    try:
+        return parse_levels(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def lake_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

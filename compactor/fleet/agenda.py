@@ -11,7 +11,7 @@ from compactor.fleet.chores import Chore, Job, Runner
 from compactor.fleet.member import Member
 from compactor.fleet.times import first_within, next_run
 from compactor.fleet.told import Told
-from compactor.lakes.publish import PublishReport
+from compactor.lakes.publish_report import PublishReport
 
 _FIRST_RETRY_SECONDS: Final = 60.0
 _MAX_RETRY_SECONDS: Final = 3600.0

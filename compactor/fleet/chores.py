@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from compactor.lakes.publish import PublishReport
+from compactor.lakes.publish_report import PublishReport
 from compactor.table.vacuum import VacuumReport
 
 

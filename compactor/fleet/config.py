@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from compactor.errors import ConfigError
 from compactor.fleet.times import Window
-from compactor.lakes.lake import LakeKind
+from compactor.lakes.lake import LakeKind, parse_levels
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.document import Document
 from compactor.settings.fields import Duration, Seconds, parsed
@@ -43,10 +43,7 @@ def _windows(given: Any) -> Any:
 
 
 def _level(given: Any) -> Any:
-    match = re.fullmatch(r"([0-9]{1,2})\+", str(given))
-    if match is None:
-        raise ValueError(f"{given!r} is not of the form 1+, which means levels 1 and deeper")
-    return int(match[1])
+    return parse_levels(str(given))
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,14 @@ class LakeKind(StrEnum):
     PARQUET = "parquet"
     DELTA = "delta"
     ICEBERG = "iceberg"
+
+
+def parse_levels(text: str) -> int:
+    """Parses `1+`, the levels to publish. Raises ValueError with the correct form."""
+    match = re.fullmatch(r"([0-9]{1,2})\+", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form 1+, which means levels 1 and deeper")
+    return int(match[1])
 
 
 @dataclass(frozen=True, slots=True)
