@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from compactor.resources.upload_memory import Unaccounted, UploadMemory
 from compactor.stores.base import ByteStream, Store
-from compactor.stores.s3_upload import PART_BYTES, S3Upload, UploadTarget
+from compactor.stores.s3_upload import S3Upload, UploadTarget
+from compactor.stores.upload_parts import PART_BYTES
 
 LATENCY_SECONDS: Final = 0.050
 BYTES_PER_SECOND: Final = 100e6

@@ -7,6 +7,7 @@ open      returns the store at an address
 local     a folder; local_files makes links and renames durable
 s3        S3 by boto3, which retries requests with backoff; s3_answers maps responses to errors, s3_upload
           sends the parts of an upload, s3_encryption sets headers
+answers   errors of requests; upload_parts fills the parts of uploads; server_clock tells a server's time
 resume    continues a GET after its connection broke
 metered   counts calls and requests
 user_files  lets users' files be objects

@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +41,13 @@ from compactor.errors import (
     UsageError,
 )
 from compactor.resources.upload_memory import Unaccounted, UploadMemory
+from compactor.stores.answers import (
+    EmptyRangeError,
+    LostAnswerError,
+    PreconditionError,
+    UploadGoneError,
+    outcome_known,
+)
 from compactor.stores.base import (
     REQUEST_KINDS,
     ObjectInfo,
@@ -50,18 +56,11 @@ from compactor.stores.base import (
     check_size,
 )
 from compactor.stores.keys import check_key, check_prefix
-from compactor.stores.s3_answers import (
-    EmptyRangeError,
-    LostAnswerError,
-    PreconditionError,
-    UploadGoneError,
-    outcome_known,
-    refusal,
-    server_date,
-    written,
-)
+from compactor.stores.s3_answers import refusal, server_date, written
 from compactor.stores.s3_encryption import S3Encryption
-from compactor.stores.s3_upload import PART_BYTES, S3Upload, UploadTarget
+from compactor.stores.s3_upload import S3Upload, UploadTarget
+from compactor.stores.server_clock import ServerClock
+from compactor.stores.upload_parts import PART_BYTES
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -434,7 +433,7 @@ class _Clients:
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
             )
         client.meta.events.register("request-created.s3", self._process.sent.add)
-        client.meta.events.register("response-received.s3", self._process.server_clock.see)
+        client.meta.events.register("response-received.s3", self._process.see_date)
         return client
 
 
@@ -446,32 +445,13 @@ class _Process:
         self.lock = threading.Lock()
         self.clients: dict[int, S3Client] = {}
         self.sent = _Sent()
-        self.server_clock = _ServerClock()
+        self.server_clock = ServerClock()
 
-
-class _ServerClock:
-    """The server's time: the `Date` of its last response plus the time since."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[float, float] | None = None
-        """The `Date`, and the monotonic time at which it arrived."""
-
-    def see(self, parsed_response: Mapping[str, Any] | None, **_: Any) -> None:
+    def see_date(self, parsed_response: Mapping[str, Any] | None, **_: Any) -> None:
         metadata = (parsed_response or {}).get("ResponseMetadata", {})
         date = server_date(metadata.get("HTTPHeaders", {}))
         if date is not None:
-            self._seen = date, _uptime_seconds()
-
-    def now_unix_ms(self) -> int | None:
-        if self._seen is None:
-            return None
-        date, seen_at = self._seen
-        return round((date + _uptime_seconds() - seen_at) * 1000)
-
-
-def _uptime_seconds() -> float:
-    """Returns monotonic seconds, including time asleep where the system offers such a clock."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+            self.server_clock.see(date)
 
 
 class _Sent:

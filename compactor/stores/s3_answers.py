@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from compactor.errors import (
-    ObjectChangedError,
-    ObjectNotFoundError,
-    PermissionDeniedError,
-    StoreError,
-    StoreUnreachableError,
-    UnknownOutcomeError,
+from compactor.errors import ObjectNotFoundError, PermissionDeniedError, StoreError
+from compactor.stores.answers import (
+    EmptyRangeError,
+    LostAnswerError,
+    PreconditionError,
+    UploadGoneError,
 )
 from compactor.stores.base import ObjectInfo
 
@@ -51,26 +49,6 @@ _SHOWN_CODES: Final = (
     }
     | {"MethodNotAllowed", "NotImplemented", "ServiceUnavailable"}
 )
-
-
-class EmptyRangeError(Exception):
-    """416: the range starts at or past the object's end."""
-
-
-class PreconditionError(ObjectChangedError):
-    """412: the object exists already (create) or was replaced (read)."""
-
-
-class UploadGoneError(StoreError):
-    """The multipart upload was completed or aborted before."""
-
-
-class LostAnswerError(StoreUnreachableError):
-    """The request was sent, and its outcome is unknown: no answer, or an inconclusive one."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: try again")
-        self.what = what
 
 
 def refusal(address: str, endpoint: str, *, code: str, status: int) -> StoreError | EmptyRangeError:
@@ -115,22 +93,6 @@ def refusal(address: str, endpoint: str, *, code: str, status: int) -> StoreErro
         return LostAnswerError(f"{address}: {endpoint} failed ({shown})")
     advice = ": set AWS_REGION to the bucket's" if code in _REGION_CODES else ""
     return StoreError(f"{address}: {endpoint} refused ({shown}){advice}")
-
-
-@contextlib.contextmanager
-def outcome_known(address: str) -> Iterator[None]:
-    """Wraps the request that makes an object visible: turns a lost answer into `UnknownOutcomeError`."""
-    try:
-        yield
-    except LostAnswerError as error:
-        raise UnknownOutcomeError(
-            f"{error.what}: it may have been written all the same: look before trying again"
-        ) from error
-    except UploadGoneError as error:
-        # The SDK resends a completion whose answer was lost, and then finds the upload gone.
-        raise UnknownOutcomeError(
-            f"{address}: the upload is gone, either complete or removed: look before trying again"
-        ) from error
 
 
 def written(key: str, size_bytes: int, response: Mapping[str, Any]) -> ObjectInfo:

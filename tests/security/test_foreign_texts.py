@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from compactor.common.foreign import kind_of, shown, shown_path, shown_traceback
 from compactor.common.logs import LogFormat, LogSettings, set_up
 from compactor.errors import UsageError, message_of
-from compactor.stores.s3_answers import EmptyRangeError, refusal
+from compactor.stores.answers import EmptyRangeError
+from compactor.stores.s3_answers import refusal
 
 FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,

@@ -12,7 +12,8 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
-from compactor.stores.s3_answers import EmptyRangeError, outcome_known, refusal, written
+from compactor.stores.answers import EmptyRangeError, outcome_known
+from compactor.stores.s3_answers import refusal, written
 from tests.support.wording import refuses, says
 
 ADDRESS = "s3://bucket/a/k"

@@ -11,6 +11,7 @@ from compactor.errors import StoreError, StoreUnreachableError
 from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import BudgetedUploads
 from compactor.stores import s3_upload
+from compactor.stores.upload_parts import PART_BYTES
 from tests.resources.test_budget import budget_of
 from tests.support.uploads import upload_to
 from tests.support.wording import refuses
@@ -81,7 +82,7 @@ def test_parts_grow_in_steps_and_stop_growing_at_the_largest(
 
 
 def test_the_parts_of_one_upload_hold_what_is_documented() -> None:
-    total, part = 0, s3_upload.PART_BYTES
+    total, part = 0, PART_BYTES
     for number in range(1, s3_upload._MAX_PARTS + 1):
         total += part
         if number == 4 * s3_upload._GROW_EVERY_PARTS:
