@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.support.azurite import azure_environment, azurite, create_container, program
+from tests.support.gcs_server import GcsServer, gcs_environment
 from tests.support.parameter_ids import words_for
 from tests.support.s3_server import S3Server
 from tests.support.wording import Wording
@@ -46,6 +48,38 @@ def s3_bucket(s3_server: S3Server) -> Iterator[str]:
     s3_server.reset()
     yield name
     s3_server.reset()
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[GcsServer]:
+    """A model of Google Cloud Storage; subprocesses find it by the environment."""
+    with GcsServer() as server, pytest.MonkeyPatch.context() as environment:
+        gcs_environment(server, environment)
+        yield server
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: GcsServer) -> Iterator[str]:
+    """A fresh bucket; the server's request log begins empty."""
+    name = gcs_server.create_bucket(f"bucket-{next(_buckets)}")
+    gcs_server.reset()
+    yield name
+    gcs_server.reset()
+
+
+@pytest.fixture(scope="session")
+def azure_endpoint() -> Iterator[str]:
+    """Azurite; subprocesses find it by the environment."""
+    if program() is None:
+        pytest.skip("no Azurite: sh deploy/setup/azurite.sh")
+    with azurite() as endpoint, pytest.MonkeyPatch.context() as environment:
+        azure_environment(endpoint, environment)
+        yield endpoint
+
+
+@pytest.fixture
+def azure_container(azure_endpoint: str) -> str:
+    return create_container(azure_endpoint, f"bucket-{next(_buckets)}")
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -65,6 +65,7 @@ store, a driver no engine."""
 ONLY_IN: Final = {
     "boto3": ("compactor/stores/s3.py",),
     "botocore": ("compactor/stores/s3.py",),
+    "obstore": ("compactor/stores/obstore_store.py",),
     "pyspark": (
         "compactor/spark/",
         "compactor/entities/on_spark.py",

@@ -11,6 +11,6 @@ and signature; folding makes one row of it. On Spark a home is the part that kee
 """
 
 from compactor.files.places import serve
-from compactor.stores.user_files import SCHEME, StoredFiles
+from compactor.stores.user_files import stored_files
 
-serve(SCHEME, StoredFiles())  # for every process that reads files of datasets
+serve(stored_files)  # for every process that reads files of datasets

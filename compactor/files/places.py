@@ -100,17 +100,23 @@ class Addresses(ABC):
         """Begins an object. Raises `CompactorError`."""
 
 
-_SERVED: Final[dict[str, Addresses]] = {}
+Server = Callable[[str], Addresses | None]
+"""Returns what serves a scheme, such as `s3`; None for a scheme of no store."""
+_SERVERS: Final[list[Server]] = []
 
 
-def serve(scheme: str, addresses: Addresses) -> None:
-    """Lets paths that begin with `scheme` (such as `s3://`) be read and written."""
-    _SERVED[scheme] = addresses
+def serve(server: Server) -> None:
+    """Lets paths with the schemes of a server be read and written."""
+    if server not in _SERVERS:
+        _SERVERS.append(server)
 
 
 def addresses_of(path: str) -> Addresses | None:
     """Returns what serves an address; None for a local path."""
-    return next((found for scheme, found in _SERVED.items() if path.startswith(scheme)), None)
+    scheme, is_address, _ = path.partition("://")
+    if not is_address or "/" in scheme:
+        return None
+    return next((found for server in _SERVERS if (found := server(scheme)) is not None), None)
 
 
 def matching_paths(pattern: str) -> list[str]:

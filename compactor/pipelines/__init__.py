@@ -13,6 +13,6 @@ nodes share: memory, local disk, threads and report.
 """
 
 from compactor.files.places import serve
-from compactor.stores.user_files import SCHEME, StoredFiles
+from compactor.stores.user_files import stored_files
 
-serve(SCHEME, StoredFiles())  # for every process that reads or writes the files of a pipeline
+serve(stored_files)  # for every process that reads or writes the files of a pipeline

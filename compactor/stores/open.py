@@ -1,8 +1,13 @@
-"""Opens the store at an address."""
+"""Opens the store at an address, by its scheme.
+
+Other distributions add schemes by entry points of the group `compactor.stores`: the entry point's name is the
+scheme, and it names a function that takes the address and returns a `Store`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +15,8 @@ from compactor.errors import UsageError
 from compactor.stores.base import Folder
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
+from compactor.stores.obstore_services import SCHEMES as CLOUD_SCHEMES
+from compactor.stores.obstore_services import Container, is_data_lake
 from compactor.stores.s3_encryption import S3Encryption
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -17,13 +24,24 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _PLAIN: Final = re.compile(r"(?s)[^:]+:(?>/*)[^/:@?#\s]*(?::\d{1,5})?(?:[/?#].*)?")
 """An address whose host is nothing but a host, with or without a port."""
 _S3_RELATIVES: Final = ("s3", "s3a", "s3n")
+_SCHEMES: Final = ("s3", *CLOUD_SCHEMES)
+"""Schemes of addresses that name objects of a network's store, whose keys are paths behind a host."""
+_CREDENTIALS: Final = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN",
+    "abfss": "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+}
+GROUP: Final = "compactor.stores"
+"""The group of entry points by which other distributions add schemes."""
 
 
 def open_store(url: str) -> Folder:
-    """Opens the store at a folder path, `file://` address or `s3://bucket/prefix`.
+    """Opens the store at a folder path, or at an address such as `s3://bucket/prefix`.
 
     Contacts nothing yet. Repeats nothing that may be a secret of an address that it refuses. Raises
-    `UsageError` for other addresses, and `ConfigError` if the environment's encryption settings are wrong.
+    `UsageError` for addresses of no store, for one whose package is not installed, and `ConfigError` if the
+    environment's encryption settings are wrong.
     """
     if not url:
         raise UsageError("the address is empty; use a folder or s3://bucket/prefix")
@@ -34,21 +52,65 @@ def open_store(url: str) -> Folder:
     match = _SCHEME.match(url)
     if match is None:
         return LocalStore(url)
-    if not _PLAIN.fullmatch(url):
+    scheme = match[1]
+    if not _PLAIN.fullmatch(url) and not is_data_lake(url):
         raise UsageError(
             f"{match[0]}...: an address must not have keys or a password in it: set "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role"
+            f"{_CREDENTIALS.get(scheme, _CREDENTIALS['s3'])}"
         )
-    if match[1] == "s3":
+    if scheme == "s3":
         return _open_s3(url)
-    if match[1] == "file":
+    if scheme == "file":
         return _open_file(url)
+    if scheme in CLOUD_SCHEMES:
+        return _open_cloud(url)
+    if (opener := _registered(scheme)) is not None:
+        return opener(url)
     raise UsageError(
-        f"no store for {match[1]}: addresses; use s3://bucket/prefix"
-        if match[1].lower() in _S3_RELATIVES
-        else f"no store for {match[1]}: addresses; use s3://bucket/prefix or a folder (with a "
-        "colon in its name: ./name)"
+        f"no store for {scheme}: addresses; use s3://bucket/prefix"
+        if scheme.lower() in _S3_RELATIVES
+        else f"no store for {scheme}: addresses; use s3://bucket/prefix, gs://bucket/prefix, "
+        "az://container/prefix or a folder (with a colon in its name: ./name)"
     )
+
+
+def has_objects(scheme: str) -> bool:
+    """Returns whether a store of this or another distribution opens the addresses of a scheme."""
+    return scheme in _SCHEMES or _registered(scheme) is not None
+
+
+def _registered(scheme: str) -> Callable[[str], Folder] | None:
+    """Returns what opens the addresses of a scheme of another distribution; None if there is none."""
+    from importlib.metadata import entry_points  # loads slowly, and seldom matters
+
+    found = [*entry_points(group=GROUP, name=scheme)]
+    if len({each.value for each in found}) > 1:
+        names = " and ".join(sorted(each.value for each in found))
+        raise UsageError(f"{names} both open {scheme}: addresses: remove one of their packages")
+    if not found:
+        return None
+    try:
+        opener: Callable[[str], Folder] = found[0].load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"{scheme}: addresses are opened by {found[0].value}, which can't be loaded "
+            f"({type(error).__name__}): install its package again"
+        ) from error
+    return opener
+
+
+def _open_cloud(url: str) -> Folder:
+    container = Container.at(url)
+    try:
+        from compactor.stores.obstore_store import (
+            ObstoreStore,
+        )  # imported here, since it is an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{url}: {container.service.name} needs the package obstore, which is not installed "
+            f"({error.name} is missing): run pip install 'lsm-compactor[{container.service.extra}]'"
+        ) from error
+    return ObstoreStore(container)
 
 
 def _open_file(url: str) -> Folder:

@@ -157,8 +157,11 @@ class _Part:
         self._on_disk = 0
 
 
-def in_thread(work: Callable[[], T]) -> Future[T]:
-    """Runs the work in a new thread: cheap beside sending a part, and idle uploads keep none."""
+def in_thread(work: Callable[[], T], *, or_here: bool = True) -> Future[T]:
+    """Runs the work in a new thread: cheap beside sending a part, and idle uploads keep none.
+
+    or_here: whether the calling thread may do the work if the machine refuses a thread.
+    """
     future: Future[T] = Future()
 
     def run() -> None:
@@ -167,6 +170,9 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
         except BaseException as error:  # noqa: BLE001 - handed to the code that waits for the part
             future.set_exception(error)
 
-    if not started(threading.Thread(target=run, name="upload", daemon=True)):
+    thread = threading.Thread(target=run, name="upload", daemon=True)
+    if not or_here:
+        thread.start()
+    elif not started(thread):
         run()
     return future

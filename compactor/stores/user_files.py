@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import IO, Any, Final, cast
 
 from compactor.errors import InputError, ObjectChangedError, ObjectNotFoundError, UsageError
@@ -11,19 +12,26 @@ from compactor.files.places import Addresses, Bytes, OnceBytes, Place, Unfinishe
 from compactor.resources.disk import LocalDisk
 from compactor.stores.base import ObjectInfo, Store, Upload
 from compactor.stores.keys import check_key
-from compactor.stores.open import open_store
+from compactor.stores.open import has_objects, open_store
 from compactor.stores.resume import ResumingStream
 
-SCHEME: Final = "s3://"
 _MAGIC: Final = frozenset("*?[")
 _READ_BYTES: Final = 1 << 20
 """Read up to this much where the caller wants everything at once."""
 
 
-class StoredFiles(Addresses):
-    """The objects of buckets as files."""
+@cache
+def stored_files(scheme: str) -> StoredFiles | None:
+    """Returns the objects of a scheme as files, the same at each call; None if no store has the scheme."""
+    return StoredFiles(scheme) if has_objects(scheme) else None
 
-    def __init__(self) -> None:
+
+class StoredFiles(Addresses):
+    """The objects of a scheme's buckets as files."""
+
+    def __init__(self, scheme: str) -> None:
+        """scheme: such as `s3`."""
+        self._start = f"{scheme}://"
         self._stores: dict[str, Store] = {}
         self._disk = LocalDisk()
 
@@ -35,7 +43,7 @@ class StoredFiles(Addresses):
             raise InputError(f"{address}: no such object: check the address") from None
 
     def matching(self, pattern: str) -> list[str]:
-        bucket, _, key = pattern.removeprefix(SCHEME).partition("/")
+        bucket, _, key = pattern.removeprefix(self._start).partition("/")
         parts = key.split("/")
         fixed = next((n for n, part in enumerate(parts) if _MAGIC & set(part)), None)
         if fixed is None:
@@ -44,7 +52,7 @@ class StoredFiles(Addresses):
         # `?` and `#` are refused in addresses, so list at the bucket.
         start = "/".join([*parts[:fixed], _before_magic(parts[fixed])])
         keys = (info.key for info in store.list(start))
-        return [f"{SCHEME}{bucket}/{key}" for key in keys if _matches(key.split("/"), parts)]
+        return [f"{self._start}{bucket}/{key}" for key in keys if _matches(key.split("/"), parts)]
 
     def check_target(self, address: str) -> None:
         self._split(address)
@@ -54,15 +62,18 @@ class StoredFiles(Addresses):
         return _UnfinishedObject(store.start_upload(key), self._disk)
 
     def _split(self, address: str) -> tuple[Store, str]:
-        bucket, _, key = address.removeprefix(SCHEME).partition("/")
+        bucket, _, key = address.removeprefix(self._start).partition("/")
+        store = self._store(bucket)  # refuses an address with a secret in it without repeating it
         if not key or key.endswith("/"):
-            raise UsageError(f"{address}: names no object; write s3://bucket/folder/name.csv")
-        return self._store(bucket), check_key(key)
+            raise UsageError(
+                f"{address}: names no object; write {self._start}bucket/folder/name.csv"
+            )
+        return store, check_key(key)
 
     def _store(self, bucket: str) -> Store:
         """Returns the store of a bucket: one for all its files, so that they share connections."""
         if bucket not in self._stores:
-            self._stores[bucket] = open_store(f"{SCHEME}{bucket}")
+            self._stores[bucket] = open_store(f"{self._start}{bucket}")
         return self._stores[bucket]
 
 

@@ -28,5 +28,5 @@ lock() {
 lock dev --universal --extra dev pyproject.toml
 lock build --universal --constraint deploy/lock/dev.lock deploy/lock/build.in
 lock compiler --universal deploy/lock/compiler.in
-lock image --python-platform linux --constraint deploy/lock/dev.lock --extra spark pyproject.toml
+lock image --python-platform linux --constraint deploy/lock/dev.lock --extra spark --extra gcs --extra azure pyproject.toml
 lock peers --universal --constraint deploy/lock/dev.lock --extra peers pyproject.toml

@@ -102,6 +102,7 @@ class Request(Call):
     def ignore_conditions(self) -> None:
         self.environ.pop("HTTP_IF_NONE_MATCH", None)
         self.environ.pop("HTTP_IF_MATCH", None)
+        self.environ.pop("HTTP_X_GOOG_IF_GENERATION_MATCH", None)
 
 
 Guard = Callable[[Request], tuple[str, bytes] | None]
