@@ -654,7 +654,7 @@ def test_not_a_fragment_is_said(cli: Cli, tmp_path: Path) -> None:
     cli.fails(5, "inspect", tmp_path / "none.frag")
 
 
-@pytest.mark.parametrize("address", ["gs://bucket/x", "s3://", "s3:/bucket/x", "http://host/x"])
+@pytest.mark.parametrize("address", ["hdfs://host/x", "s3://", "s3:/bucket/x", "http://host/x"])
 def test_addresses_of_other_kinds_are_refused(cli: Cli, address: str) -> None:
     cli.fails(2, "compact", address)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -16,9 +17,11 @@ from compactor.cli import watch
 from compactor.cli.main import cli, run
 from compactor.compaction import worker
 from compactor.errors import StoreError, UsageError
+from compactor.stores import obstore_store
 from compactor.stores.open import open_store
 from compactor.telemetry.events import Event
 from tests.faults import Refuse, calls
+from tests.support.gcs_server import GcsServer
 from tests.support.s3_server import S3Server, answering
 from tests.support.tables import log_rows
 from tests.support.wording import refuses
@@ -30,6 +33,8 @@ ADDRESSES = {
     "a password": f"https://me:{CANARY}@host:9000/bucket",
     "a presigned address": f"https://b.s3.amazonaws.com/t?X-Amz-Signature={CANARY}&X-Amz-Date=1",
     "a password with blanks": f"https://me:pass word {CANARY}@host:9000/bucket",
+    "a key in an address of Google": f"gs://{CANARY.replace('/', '-')}@bucket/t",
+    "a key as a container": f"abfss://{CANARY.replace('/', '-')}@account.dfs.core.windows.net/t",
     "a password of a file server": f"file://me:{CANARY}@host/t",
 }
 
@@ -223,6 +228,76 @@ def test_a_failed_compaction_stores_no_secret(
         for item in client.list_objects_v2(Bucket=s3_bucket)["Contents"]
     )
     assert CANARY.encode() not in stored
+    assert CANARY not in said.out + said.err
+
+
+SECRETS_OF_CLOUDS = {
+    "a signature of Azure": (
+        "az://container/t",
+        {
+            "AZURE_STORAGE_ACCOUNT_NAME": "account",
+            "AZURE_STORAGE_SAS_TOKEN": f"sv=2024-01-01&sig={CANARY}",
+            "AZURE_ENDPOINT": "http://127.0.0.1:9/account",
+        },
+    ),
+    "a signature of Azure in the address": (f"az://container/t?sv=2024-01-01&sig={CANARY}", {}),
+    "a key of Azure that is none": (
+        "az://container/t",
+        {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": f"not {CANARY}"},
+    ),
+    "a password of Azure's server": (
+        "az://container/t",
+        {
+            "AZURE_STORAGE_ACCOUNT_NAME": "account",
+            "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+            "AZURE_ENDPOINT": f"http://me:{CANARY.replace('/', '-')}@127.0.0.1:9/account",
+        },
+    ),
+    "a key of Google that is none": (
+        "gs://bucket/t",
+        {"GOOGLE_SERVICE_ACCOUNT_KEY": f'{{"private_key": "{CANARY}"}}'},
+    ),
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS_OF_CLOUDS)
+@pytest.mark.parametrize("command", ["ingest", "inspect", "run"])
+def test_no_command_repeats_a_secret_of_google_or_azure(
+    command: str,
+    secret: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    address, settings = SECRETS_OF_CLOUDS[secret]
+    monkeypatch.setattr(obstore_store, "_RETRIES", 0)
+    for name in os.environ:
+        if name.startswith(("GOOGLE_", "AZURE_")):
+            monkeypatch.delenv(name)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert run([command, *command_lines(address, tmp_path)[command]]) in (2, 4)
+    said = capfd.readouterr()
+    assert said.err.count("\n") == 1, said.err
+    assert CANARY[-12:] not in said.out + said.err
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "400 Bad Request"])
+def test_no_command_repeats_a_token_that_googles_server_tells(
+    status: str,
+    gcs_server: GcsServer,
+    gcs_bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GOOGLE_BEARER_TOKEN", CANARY)
+    body = f"<Error><Code>Bad</Code><Message>signed with {CANARY}</Message></Error>".encode()
+    gcs_server.faults.add(Refuse(answering(status, body)))
+    address = f"gs://{gcs_bucket}/t"
+    assert run(["inspect", *command_lines(address, tmp_path)["inspect"]]) == 4
+    said = capfd.readouterr()
+    assert said.err.startswith(f"compactor: error: {address}")
     assert CANARY not in said.out + said.err
 
 
