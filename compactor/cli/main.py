@@ -41,7 +41,8 @@ Examples:
   compactor export ./logs all.parquet
 
 \b
-TABLE is a folder or s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool).
+TABLE is a folder, s3://bucket/prefix (credentials and AWS_ENDPOINT_URL as for every AWS tool),
+gs://bucket/prefix or az://container/prefix (docs/reference/stores.md).
 A SIZE is bytes, or has a unit: 512MiB is 512 x 1024 x 1024 bytes, 512MB and 512M are 512,000,000.
 Exit codes: 0 done, 1 faults found or job failed, 2 wrong call, 3 bad file or damaged data,
 4 store, 5 table missing or changed by others, 6 no memory or no thread, 130 interrupted."""

@@ -55,7 +55,7 @@ from compactor.entities.spark_flows import (
     first_nodes,
     homes_of,
 )
-from compactor.entities.spark_labels import ComponentSearch, Labels
+from compactor.entities.spark_labels import ComponentSearch, Labels, spark_url
 from compactor.entities.spark_links import Gathering
 from compactor.entities.spark_stable import with_known_ids
 from compactor.entities.spark_write import FoundClusters, write_clusters
@@ -158,6 +158,7 @@ class SparkEntityMerge:
         with ExitStack() as stack:
             what = "entities wait to be merged"
             staging = staging_place(spark, options.staging, run_id, what, stack)
+            spark_url(staging)  # refuses it before any work, though only rounds of Spark need it
             names = [
                 dataset.name if at is None else at.shown
                 for dataset, at in zip(self._spec.datasets, self._located, strict=True)

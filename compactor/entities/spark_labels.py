@@ -17,6 +17,7 @@ from compactor.entities.spark_flows import TO_HOMES, edges_of_pairs, labels_home
 from compactor.entities.tasks import connecting
 from compactor.entities.tasks.connecting import AskedPairs
 from compactor.entities.tasks.context import GROUP, LABEL, Context, Partition
+from compactor.errors import UsageError
 from compactor.spark.session import as_job_error
 from compactor.spark.shuffle.exchange import ByNumber, from_bytes, to_bytes
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
@@ -110,7 +111,7 @@ class ComponentSearch:
         frame = edges.packets.where(f"kind = {ROWS}").mapInArrow(
             _unpacked, "left bigint, right bigint"
         )
-        folder = f"{_spark_url(context.staging)}/{context.run_id}"
+        folder = f"{spark_url(context.staging)}/{context.run_id}"
         with as_job_error("connected components"):
             found = self.connector.components(frame, folder, self._show_round)
             components = _components_of(found, self.pairs.nodes)
@@ -216,6 +217,11 @@ def _unpacked(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from_bytes(data.as_buffer())
 
 
-def _spark_url(url: str) -> str:
-    """Returns the address in the form of Spark's file systems."""
+def spark_url(url: str) -> str:
+    """Returns the address in the form of Spark's file systems. Raises `UsageError` if it has none."""
+    if url.startswith("az://"):
+        raise UsageError(
+            f"{url}: Spark has to read and write there, and knows no az: addresses: give --staging as "
+            "abfss://container@account.dfs.core.windows.net/prefix"
+        )
     return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url

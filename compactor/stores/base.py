@@ -1,4 +1,4 @@
-"""The interface to object storage: a small protocol that local folders and S3 implement.
+"""The interface to object storage: a small protocol that every store implements.
 
 Keys are relative, `/`-separated, never begin or end with `/`, and never contain `..`. Every method may raise
 `PermissionDeniedError` or `StoreUnreachableError`; each lists its other errors. Stores are thread-safe, and
@@ -218,7 +218,7 @@ class Store(Protocol):
         ...
 
     def list_unfinished(self) -> Iterator[UnfinishedUpload]:
-        """Yields the unfinished uploads under this root."""
+        """Yields the unfinished uploads under this root; none if the store can't list them."""
         ...
 
     def discard_unfinished(self, upload: UnfinishedUpload) -> None:
