@@ -61,9 +61,9 @@ _HEAD: Final = """# Command line
 This page is made from the commands themselves by `make docs`; a test compares the two.
 
 `TABLE` is a folder, `s3://bucket/prefix` or in another [store](stores.md). Credentials, region and
-`AWS_ENDPOINT_URL` are those of every AWS tool. Results go to stdout, everything else to stderr. An error is one line that begins with
-`compactor: error: `. With `COMPACTOR_DEBUG=1` a traceback follows an internal error. `compactor --version`
-prints the versions of the package, the fragment format and the table protocol.
+`AWS_ENDPOINT_URL` are those of every AWS tool. Results go to stdout, everything else to stderr. An error is
+one line that begins with `compactor: error: `. With `COMPACTOR_DEBUG=1` a traceback follows an internal
+error. `compactor --version` prints the versions of the package, the fragment format and the table protocol.
 """
 
 

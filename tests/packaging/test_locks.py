@@ -37,7 +37,7 @@ def extras(*names: str) -> list[Requirement]:
 WANTED: Final = {
     "dev": extras("dev"),
     "build": [Requirement(text) for text in PYPROJECT["build-system"]["requires"]],
-    "image": extras("spark"),
+    "image": extras("spark", "gcs", "azure"),
     "peers": extras("peers"),
 }
 
