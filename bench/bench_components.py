@@ -3,7 +3,7 @@ records.
 
     python -m bench.bench_components                          10 million records, local[2]; takes 6 GB
     python -m bench.bench_components --quick                  200,000
-    python -m bench.bench_components --engines scipy,splink
+    python -m bench.bench_components --engines union-find,splink
 
 The records have planted clusters: a hub with a tenth of all records, a chain with a hundredth, twenty chains
 with a thousandth each, and clusters of power-law sizes, which are random trees with three extra links for
@@ -82,7 +82,7 @@ def _power_law(random: np.random.Generator, records: int, chains: list[int]) -> 
     return np.append(sizes, rest - sizes.sum())
 
 
-def with_scipy(folder: Path, records: int) -> dict[str, Any]:
+def with_union_find(folder: Path, records: int) -> dict[str, Any]:
     """Finds components as `entity-merge` does in one process."""
     started = time.perf_counter()
     links = pq.read_table(folder / "links.parquet")
@@ -164,7 +164,7 @@ def _session() -> SparkSession:
 
 
 ENGINES: Final[dict[str, Callable[[Path, int], dict[str, Any]]]] = {
-    "scipy": with_scipy,
+    "union-find": with_union_find,
     "spark": with_spark,
     "spark-rounds-only": with_spark_rounds_only,
     "splink": with_splink,

@@ -120,7 +120,7 @@ def sets() -> list[Set]:
         Set(topic="pipelines", module="bench_pipeline",
             arguments="--rows {rows} --rounds {rounds} --cores 1,2", read=of_pipelines),
         Set(topic="entities", module="bench_components",
-            arguments="--records {rows} --engines scipy,splink", read=of_engines),
+            arguments="--records {rows} --engines union-find,splink", read=of_engines),
         Set(topic="small jobs", module="bench_small_jobs",
             arguments="--compactions {jobs} --rows {rows}", read=of_small_jobs),
     ]  # fmt: skip
@@ -175,7 +175,7 @@ def of_engines(topic: str, document: dict[str, Any]) -> Iterator[Figure]:
     arguments = document["arguments"]
     for case in document["cases"]:
         if "seconds" in case:
-            ours = case["engine"] == "scipy"
+            ours = case["engine"] == "union-find"
             about = {
                 "engine": OUR_LABEL
                 if ours

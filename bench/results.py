@@ -20,7 +20,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[1]
 RESULTS: Final = Path(os.environ.get("RESULTS") or ROOT / "bench/results")
 _LIBRARIES: Final = (
-    "numpy", "pyarrow", "pyspark", "zstandard", "xxhash", "msgspec", "scipy", "duckdb", "polars", "splink",
+    "numpy", "pyarrow", "pyspark", "zstandard", "xxhash", "msgspec", "duckdb", "polars", "splink",
 )  # fmt: skip
 _CPU_INFO: Final = Path("/proc/cpuinfo")
 

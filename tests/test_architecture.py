@@ -78,7 +78,6 @@ ONLY_IN: Final = {
     "waitress": ("compactor/telemetry/metrics/server.py",),
     "pythonjsonlogger": ("compactor/common/logs.py",),
     "opentelemetry": ("compactor/telemetry/tracing.py",),
-    "scipy": ("compactor/entities/components.py",),
     "plotly": ("compactor/report/",),
     "jinja2": ("compactor/report/",),
     "tenacity": ("compactor/common/second_tries.py",),

@@ -26,7 +26,7 @@ _ENVIRONMENT: Final = {
 }
 """Keeps libraries from starting threads on import, and Pydantic from looking for plug-ins in every installed
 package, here and in child processes. No command needs either, and the linear algebra of NumPy
-and SciPy interrupts a process that cannot start a thread."""
+interrupts a process that cannot start a thread."""
 
 
 @contextmanager

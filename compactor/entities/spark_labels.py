@@ -86,7 +86,7 @@ class ComponentSearch:
         entities = [sum(homes[n].rows) if n in homes else 0 for n in range(max(homes) + 1)]
         size = f"{counted(edges.rows, 'edge')} of {counted(sum(entities), 'entity', 'entities')}"
         labels: Labels
-        if connecting.fits_one_task(sum(entities), edges.rows, self.limit_bytes):
+        if connecting.fits_one_task(sum(entities), self.limit_bytes):
             self.on_progress(f"connecting in one task: {size}")
             labels = self._in_one_task(jobs, context, entities, edges)
         else:
@@ -98,11 +98,11 @@ class ComponentSearch:
     def _in_one_task(
         self, jobs: Jobs, context: Context, entities: Sequence[int], edges: Done
     ) -> _FromOneTask:
-        limit, pairs = self.limit_bytes, self.pairs
+        pairs = self.pairs
         done = jobs.run(
             [edges.flow(0, TO_HOMES)],
             1,
-            lambda _part, given: connecting.connect(context, entities, given, limit, pairs),
+            lambda _part, given: connecting.connect(context, entities, given, pairs),
         )
         return _FromOneTask(done, context.spec.max_merged)
 

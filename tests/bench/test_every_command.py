@@ -18,7 +18,7 @@ _LOG_LINES: Final = "GET /a/17 in 3 ms\nGET /b in 25 ms\nslow query 99 of user 7
 COMMANDS: Final = {
     "bench_carrying": "--rows 2000",
     "bench_compaction": "--rows 2000 --inputs 2 --runs 1 --master in-process",
-    "bench_components": "--records 2000 --engines scipy --results {out}",
+    "bench_components": "--records 2000 --engines union-find --results {out}",
     "bench_customers": "--records 2000 --results {out}",
     "bench_memory": "--fewer 1000 --cases heavy cpu",
     "bench_pipeline": "--rows 2000 --rounds 1 --results {out}",

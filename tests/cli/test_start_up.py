@@ -27,7 +27,6 @@ HEAVY: Final = {
     "pyarrow.acero",
     "pyarrow.dataset",
     "pyspark",
-    "scipy",
     "sqlglot",
     "waitress",
     "yaml",

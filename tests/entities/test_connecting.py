@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +37,7 @@ def ends(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
 
 
 def connected(
-    homes: list[int], edges: list[Edges], limit_bytes: int, max_merged: int = 100
+    homes: list[int], edges: list[Edges], max_merged: int = 100
 ) -> tuple[dict[int, int], int]:
     """Label of each node, and the size of the largest component. edges: of each batch."""
     context = Context(
@@ -50,7 +52,7 @@ def connected(
         for some in edges
     ]
     labels: dict[int, int] = {}
-    for each in connecting.connect(context, homes, batches, limit_bytes):
+    for each in connecting.connect(context, homes, batches):
         if isinstance(each, TaskRows):
             nodes, found = (each.batch.column(name).to_pylist() for name in (NODE, LABEL))
             assert not labels.keys() & set(nodes)
@@ -77,15 +79,14 @@ def test_stars_connect_what_the_edges_connect_with_no_edge_too_many(edges: Edges
         min_size=1,
         max_size=5,
     ),
-    limit_bytes=st.sampled_from([0, 1500, 1 << 30]),
 )
-def test_one_task_finds_the_components_in_however_many_passes(
-    homes: list[int], picks: list[Edges], limit_bytes: int
+def test_one_task_finds_the_components_of_edges_in_however_many_batches(
+    homes: list[int], picks: list[Edges]
 ) -> None:
-    """Homes may be empty; at the smallest limit each batch is a pass of its own."""
+    """Homes may be empty."""
     nodes = [(home << PLACE_BITS) + n for home, count in enumerate(homes) for n in range(count)]
     edges = [[(nodes[a % len(nodes)], nodes[b % len(nodes)]) for a, b in some] for some in picks]
-    labels, largest = connected(homes, edges, limit_bytes)
+    labels, largest = connected(homes, edges)
     expected = components_of([edge for some in edges for edge in some])
     sizes = np.unique(list(expected.values()), return_counts=True)[1]
     several = {n for n, least in expected.items() if list(expected.values()).count(least) > 1}
@@ -95,25 +96,48 @@ def test_one_task_finds_the_components_in_however_many_passes(
 
 def test_of_components_that_are_too_large_only_the_largest_come_out() -> None:
     edges = [[(0, 1), (1, 2), (3, 4), (5, 6), (6, 7)]]
-    labels, largest = connected([9], edges, 1 << 30, max_merged=2)
+    labels, largest = connected([9], edges, max_merged=2)
     assert (labels, largest) == ({0: 0, 1: 0, 2: 0, 5: 5, 6: 5, 7: 5}, 3)
-    labels, largest = connected([9], edges, 1 << 30, max_merged=3)
+    labels, largest = connected([9], edges, max_merged=3)
     assert (len(labels), largest) == (8, 3)
 
 
-@pytest.mark.parametrize("entities", [1, 9, 1_000, 10_000_000])
-def test_what_fits_one_task_fits_with_more_memory_and_not_with_more_edges(entities: int) -> None:
-    limits = [0, entities * 39, *(entities * factor for factor in range(40, 400, 7)), 1 << 40]
-    for edges in (1, entities, 3 * entities):
-        fits = [connecting.fits_one_task(entities, edges, limit) for limit in limits]
-        assert fits == sorted(fits)
-        assert (fits[0], fits[1], fits[-1]) == (False, False, True)
-        assert all(
-            not fit or connecting.fits_one_task(entities, max(1, edges // 2), limit)
-            for fit, limit in zip(fits, limits, strict=True)
-        )
+def test_what_fits_one_task_fits_with_more_memory_and_with_fewer_entities() -> None:
+    limits = [0, 1 << 20, 1 << 30, 1 << 40]
+    assert [connecting.fits_one_task(1_000, limit) for limit in limits] == [False, True, True, True]
+    assert [connecting.fits_one_task(10**9, limit) for limit in limits] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_ten_million_entities_fit_one_task_of_the_default_memory() -> None:
-    assert connecting.fits_one_task(10_000_000, 20_000_000, 1 << 30)
-    assert not connecting.fits_one_task(30_000_000, 20_000_000, 1 << 30)
+    assert connecting.fits_one_task(10_000_000, 1 << 30)
+    assert not connecting.fits_one_task(30_000_000, 1 << 30)
+
+
+def test_the_task_takes_no_more_memory_than_is_counted_for_its_entities() -> None:
+    """In pairs, so that every entity is sent; the edges come in batches."""
+    entities, batch = 2_000_000, 100_000
+    context = Context(
+        spec=spec("A a"), names=("A",), staging="", run_id="r", memory_limit_bytes=1 << 30
+    )
+
+    def batches() -> Iterator[tuple[int, pa.RecordBatch]]:
+        for start in range(0, entities, batch):
+            left = np.arange(start, start + batch, 2)
+            yield 0, pa.RecordBatch.from_pydict({"left": left, "right": left + 1})
+
+    sent = 0
+    tracemalloc.start()
+    try:
+        for each in connecting.connect(context, [entities], batches()):
+            sent += each.batch.num_rows if isinstance(each, TaskRows) else 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sent == entities
+    least = next(size for size in range(1 << 40) if connecting.fits_one_task(entities, size << 16))
+    assert entities * 24 < peak < least << 16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -132,6 +131,4 @@ def test_each_node_gets_the_smallest_of_its_component(nodes: int, data: Any) -> 
     for _ in range(nodes):
         for a, b in pairs:
             expected[a] = expected[b] = min(expected[a], expected[b])
-    few = data.draw(st.sampled_from([0, 10_000]))  # with SciPy, and without
-    with patch("compactor.entities.components._FEW_EDGES", few):
-        assert components(nodes, left, right).tolist() == expected
+    assert components(nodes, left, right).tolist() == expected

@@ -28,7 +28,7 @@ from lsm_fragment.arrays.hashing import (
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.storage import decoded, plain, to_storage
 from lsm_fragment.encodings.dictionary import by_dictionary
-from lsm_fragment.native.arrays import hashing, integers
+from lsm_fragment.native.arrays import components, hashing, integers
 from lsm_fragment.native.encodings import bits
 from lsm_fragment.native.keys import extremes
 from tests.support.loops import loops
@@ -176,6 +176,52 @@ def test_bytes_take_the_bits_that_their_frequencies_tell(size: int) -> None:
     counts = [count for count in np.bincount(data, minlength=256).tolist() if count]
     expected = sum(count * math.log2(size / count) for count in counts)
     assert bits.frequency_bits(data) == pytest.approx(expected)
+
+
+def joined(nodes: int, batches: list[list[tuple[int, int]]]) -> list[int]:
+    """Labels of nodes that the native loops join, batch by batch."""
+    parents = np.arange(nodes)
+    for edges in batches:
+        left, right = (np.array([edge[side] for edge in edges], np.int64) for side in (0, 1))
+        components.join(parents, left, right)
+    components.label(parents)
+    return parents.tolist()
+
+
+def labels_by_sets(nodes: int, edges: list[tuple[int, int]]) -> list[int]:
+    """The smallest node of each component, by sets that absorb each other."""
+    together = {node: {node} for node in range(nodes)}
+    for one, other in edges:
+        both = together[one] | together[other]
+        together.update(dict.fromkeys(both, both))
+    return [min(together[node]) for node in range(nodes)]
+
+
+@given(st.integers(1, 40), st.data())
+def test_connected_nodes_get_the_smallest_of_them_in_whatever_batches_edges_come(
+    nodes: int, data: st.DataObject
+) -> None:
+    node = st.integers(0, nodes - 1)
+    batches = data.draw(st.lists(st.lists(st.tuples(node, node), max_size=40), max_size=4))
+    expected = labels_by_sets(nodes, [edge for edges in batches for edge in edges])
+    assert joined(nodes, batches) == expected
+
+
+@pytest.mark.parametrize("nodes", [(1 << 16) - 1, (1 << 16) + 1])
+def test_long_chains_are_one_component_from_whichever_end_they_grow(nodes: int) -> None:
+    """Fewer and more edges than the loop keeps the lock for."""
+    up = [(node, node + 1) for node in range(nodes - 1)]
+    for edges in (up, up[::-1], [(b, a) for a, b in up]):
+        assert joined(nodes, [edges]) == [0] * nodes
+    assert joined(nodes, []) == list(range(nodes))
+
+
+@pytest.mark.parametrize("edge", [(0, 3), (3, 0), (-1, 0), (0, -1), (2**62, 0)])
+def test_edges_that_end_at_no_node_are_refused(edge: tuple[int, int]) -> None:
+    with refuses(ValueError, "malformed"):
+        joined(3, [[(0, 1), edge]])
+    with refuses(ValueError, "malformed"):
+        joined(0, [[edge]])
 
 
 def test_buffers_that_are_too_short_are_refused() -> None:

@@ -47,7 +47,7 @@ ON_K = [["eq", "a.k", "b.k"]]
 
 
 class FakeConnector:
-    """Connected components by scipy; not named after their smallest nodes, which nobody may count on."""
+    """Connected components in one process, not named after their smallest nodes: nobody may count on that."""
 
     def components(self, edges: Any, _url: str, _on_round: Any) -> Any:
         table = edges.toArrow()
@@ -364,7 +364,7 @@ class TestRuns:
         """Nine entities and six edges: the table is the same on both sides."""
         write(tmp_path, {name: [{"_id": f"{name}{n}", "k": n} for n in range(3)] for name in "ABC"})
         chosen = spec("A a", "B b", "C c", equality=[*ON_K, ["eq", "b.k", "c.k"]])
-        border = next(size for size in range(2000) if connecting.fits_one_task(9, 6, size))
+        border = next(size for size in range(2000) if connecting.fits_one_task(9, size))
         assert both.run(chosen, one_task_bytes=border).count("clusters=3") == 1
         one_task = stored(both.many)
         for size, how in (

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.entities.components import components, stars
+from compactor.entities.components import stars
 from compactor.entities.cutting import tied
 from compactor.entities.tasks.context import LABEL, NODE, PLACE, Context, Partition
 from compactor.entities.tasks.lines import STAGED_ROWS
 from compactor.entities.tasks.matching import edges_at_home
 from compactor.entities.texts import I64
 from compactor.spark.shuffle.task import PLACE_BITS, TaskInput, TaskOutput, TaskRows, TaskSummary
+from lsm_fragment.native.arrays.components import join, label
 
 Edges = tuple[I64, I64]
 
@@ -25,25 +26,16 @@ LEFT: Final = "left"
 RIGHT: Final = "right"
 
 _NODE_BYTES: Final = 40
-"""Memory of `connect` for each entity of the run, connected or not: labels, SciPy's lists and the sizes."""
-_EDGE_BYTES: Final = 96
-"""Memory of `connect` for each edge that it holds: its ends three times, and SciPy's matrix and transpose."""
-_MAX_PASSES: Final = 8
-"""Passes over all entities that one task makes, if it cannot hold the edges at once."""
-_STAR_BYTES: Final = 200
+"""Memory of `connect` for each entity of the run, connected or not: labels, sizes, and what is sent."""
+_STAR_BYTES: Final = 128
 """Memory of `stars` for each edge."""
 _STARS_DIVISOR: Final = 8
 """Edges that wait at home for `stars` take at most 1/8 of the memory limit, beside the groups of the home."""
 
 
-def edges_at_once(entities: int, limit_bytes: int) -> int:
-    """Returns the number of edges that one task can hold beside the labels of all entities."""
-    return max(0, limit_bytes - entities * _NODE_BYTES) // _EDGE_BYTES
-
-
-def fits_one_task(entities: int, edges: int, limit_bytes: int) -> bool:
-    """Returns whether `connect` finds the components within the memory limit, in a few passes."""
-    return edges_at_once(entities, limit_bytes) >= max(1, min(edges, entities // _MAX_PASSES))
+def fits_one_task(entities: int, limit_bytes: int) -> bool:
+    """Returns whether `connect` finds the components within the memory limit. Edges pass through."""
+    return entities * _NODE_BYTES <= limit_bytes
 
 
 GROUPS: Final = 0
@@ -99,21 +91,20 @@ def connect(
     context: Context,
     entities: Sequence[int],
     given: TaskInput,
-    limit_bytes: int,
     pairs: AskedPairs = NO_PAIRS,
 ) -> TaskOutput:
     """Sends the component of each connected entity, named as the smallest of them; and, if any have more than
     `max_merged` entities, those of the largest components, alone unless pairs need all.
 
-    entities: count at each home. given: all edges, of which as many are held at once as `limit_bytes` allows.
+    entities: count at each home. given: all edges.
     """
     starts = np.cumsum([0, *entities])
     count = int(starts[-1])
     labels = np.arange(count)
-    at_once = max(1, edges_at_once(count, limit_bytes))
-    for left, right in _together((batch for _, batch in given), at_once):
-        ends = (labels[starts[end >> PLACE_BITS] + (end & PLACE)] for end in (left, right))
-        labels = components(count, *ends)[labels]
+    for _, batch in given:
+        ends = (np.asarray(batch.column(name)) for name in (LEFT, RIGHT))
+        join(labels, *(starts[end >> PLACE_BITS] + (end & PLACE) for end in ends))
+    label(labels)
     sizes = np.bincount(labels)
     nodes = np.array(pairs.nodes, np.int64)
     of_nodes = _numbers(starts, labels[starts[nodes >> PLACE_BITS] + (nodes & PLACE)])
