@@ -32,7 +32,8 @@ kubectl:
 lock: environment  ## regenerate the lock files from pyproject.toml (LOCK=--upgrade for the latest versions)
 	@sh deploy/lock/lock.sh $(LOCK)
 
-demo: setup  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
+demo:  ## ingest, compact, verify on a local S3 server (DEMO="--rows 1000000 --keep")
+	@PYTHON="$(PYTHON)" sh deploy/setup/python.sh demo
 	@$(BIN)/python -m deploy.demo.demo $(DEMO)
 
 # Tests of `make test`: fast ones without JVM, browser or other programs, plus one Spark job.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,10 @@ _FOLDER = _HOME / "lsm_fragment/native"
 
 class BuildNative(build_ext):
     """Compiles the native modules, which are required; explains what is missing if one fails."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extension(self, ext: Extension) -> None:
         try:

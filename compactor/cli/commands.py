@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from compactor.cli.frugal import frugal_imports
 from compactor.common.heap import set_up_heap
@@ -92,6 +93,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise JobError("a connection was closed at its other end: try again") from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Returns what completes a word: commands, or options of the group. Imports no command."""
+        commands = [
+            CompletionItem(name, help=place.summary)
+            for name, place in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *super(click.Group, self).shell_complete(ctx, incomplete)]
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the summaries of all commands."""

@@ -15,6 +15,7 @@ from compactor.cli.output import warn
 from compactor.common import logs
 from compactor.common.logs import LEVELS, LogFormat, LogSettings
 from compactor.errors import CompactorError, UsageError
+from compactor.resources.packages import Extra, required
 from compactor.telemetry import tracing
 from compactor.telemetry.tracing import Tracing, TracingUnavailableError
 
@@ -83,7 +84,10 @@ def metrics_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if metrics_push_password_file is not None and not metrics_push:
             raise UsageError("--metrics-push-password-file needs --metrics-push")
         if metrics_textfile or metrics_push:
-            from compactor.telemetry.metrics import publish
+            with required(
+                Extra.WORKER, "--metrics-textfile" if metrics_textfile else "--metrics-push"
+            ):
+                from compactor.telemetry.metrics import publish
 
             if metrics_textfile:
                 publish.check_textfile(metrics_textfile)

@@ -28,6 +28,7 @@ from compactor.compaction.worker import Worker
 from compactor.errors import TableNotFoundError, UsageError
 from compactor.lakes.following import Following
 from compactor.lakes.publish_report import PublishReport
+from compactor.resources.packages import Extra, required
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
@@ -274,8 +275,9 @@ def _served(
         yield None, None
         return
     # Imported here, since a process without a port does not need it.
-    from compactor.telemetry.metrics.registry import MetricsRegistry
-    from compactor.telemetry.metrics.server import metrics_app, serving
+    with required(Extra.WORKER, "--metrics-port"):
+        from compactor.telemetry.metrics.registry import MetricsRegistry
+        from compactor.telemetry.metrics.server import metrics_app, serving
 
     registry = MetricsRegistry(of_process=True)
     checks = {"/healthz": health.live, "/readyz": health.ready}

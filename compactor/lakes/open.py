@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from compactor.errors import UsageError
 from compactor.lakes.lake import Lake, LakeKind
 from compactor.lakes.publish import Publisher
+from compactor.resources.packages import Extra, required
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-
-_PACKAGE: Final = {LakeKind.DELTA: "deltalake", LakeKind.ICEBERG: "pyiceberg"}
 
 
 def open_publisher(
@@ -49,7 +47,7 @@ def _opened(
         from compactor.lakes.parquet import ParquetFolder
 
         return ParquetFolder(target, table_id)
-    try:
+    with required(Extra.PUBLISH, f"publishing as {kind}"):
         if kind is LakeKind.DELTA:
             from compactor.lakes.delta import DeltaLake
 
@@ -57,11 +55,6 @@ def _opened(
         from compactor.lakes.iceberg import IcebergLake
 
         return IcebergLake(target, table_id, catalog, name)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"publishing as {kind} needs the package {_PACKAGE[kind]}, which is not installed "
-            f"({error.name} is missing): run pip install 'lsm-compactor[publish]'"
-        ) from error
 
 
 def _check_apart(table: str, destination: str) -> None:

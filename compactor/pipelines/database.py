@@ -20,6 +20,7 @@ from compactor.pipelines.provenance import Batches
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError, MemoryLimitError
+from compactor.resources.packages import Extra, required
 from compactor.resources.reservation import Reservation
 from compactor.resources.scratch import ScratchFolder
 from compactor.resources.stage import Buffer, MemoryStage
@@ -134,7 +135,8 @@ class Database:
 
     def _opened(self) -> DuckDBPyConnection:
         if self._connection is None:
-            import duckdb
+            with required(Extra.PIPELINES, "grouping rows"):
+                import duckdb
 
             self._failures = (duckdb.Error, OSError, pa.ArrowException)
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from compactor.errors import UsageError
 from compactor.report.chart import Chart
 from compactor.report.data import Report
 from compactor.report.fragment_charts import fragments_chart, sizes_chart
@@ -13,17 +12,14 @@ from compactor.report.history_charts import (
     writes_chart,
 )
 from compactor.report.run_charts import memory_chart, stages_chart
+from compactor.resources.packages import Extra, required
 
 
 def check_plotly() -> None:
     """Raises `UsageError` without the packages for HTML pages."""
-    try:
+    with required(Extra.REPORT, "report", " (--json needs nothing)"):
         import jinja2  # noqa: F401
         import plotly  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"report needs {error.name} to draw: pip install 'lsm-compactor[plot]' (--json needs nothing)"
-        ) from None
 
 
 def plotly_script() -> str:

@@ -27,7 +27,7 @@ MAX_COLUMNS: Final = 500
 
 
 def page(report: Report) -> str:
-    """Returns the HTML. Needs the extra `plot`; see `charts.check_plotly`."""
+    """Returns the HTML. Needs the extra `report`; see `charts.check_plotly`."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

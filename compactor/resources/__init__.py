@@ -9,4 +9,5 @@ fetch, near_source           read inputs ahead, or in the merging thread
 upload_memory                reserves the parts of uploads
 merge_plan, merge_stages     plan the memory of a merge before it begins
 stage, stopwatch, cores      state stages, measure their seconds, count cores
+packages                     names the extra that a missing package comes with
 """

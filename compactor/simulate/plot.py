@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compactor.errors import UsageError
 from compactor.files.whole import write_whole
+from compactor.resources.packages import Extra, required
 from compactor.simulate.result import Result, ShardSample, worker_use, write_amplification
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ def check_plot(path: str) -> None:
         raise UsageError(f"--plot {path}: end the name in one of {', '.join(SUFFIXES)}")
     if not Path(path).resolve().parent.is_dir():
         raise UsageError(f"--plot {path}: its folder does not exist: create it first")
-    try:
+    with required(Extra.PLOT, "--plot"):
         import matplotlib  # noqa: F401
-    except ImportError:
-        raise UsageError("--plot needs matplotlib: pip install 'lsm-compactor[plot]'") from None
 
 
 def plot(results: Mapping[str, Result], title: str, path: str) -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from compactor.common import interrupts
 from compactor.errors import JobError, UsageError
+from compactor.resources.packages import Extra, required
 from compactor.resources.scratch import ScratchFolder
 from compactor.spark.jvm_lines import jvm_lines_as_log_lines
 from compactor.spark.masters import check_master, is_submitted
@@ -48,14 +49,9 @@ def open_session(master: str | None) -> SparkSession:
     Raises `UsageError` if PySpark or Java is missing, or the master is unknown.
     """
     check_master(master)
-    try:
+    with required(Extra.SPARK, "Spark", ", or run without it by --master in-process"):
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UsageError(
-            f"Spark is not installed ({error}): pip install 'lsm-compactor[spark]', or run without "
-            "it by --master in-process"
-        ) from error
     # Python workers of a local master must run the interpreter that has this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("lsm-compactor")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from compactor.errors import UsageError
+from compactor.resources.packages import Extra
 from compactor.stores.keys import check_key
 
 
@@ -20,7 +21,7 @@ class Service:
     """Its word for what holds objects."""
     client: str
     """The class of `obstore.store`."""
-    extra: str
+    extra: Extra
     """The extra of this package that installs obstore."""
     credentials: str
     """What to set for credentials."""
@@ -32,7 +33,7 @@ GOOGLE: Final = Service(
     name="Google Cloud Storage",
     container="bucket",
     client="GCSStore",
-    extra="gcs",
+    extra=Extra.GCS,
     credentials="set GOOGLE_APPLICATION_CREDENTIALS, or use the service account of the machine",
     endpoint="GOOGLE_BASE_URL",
 )
@@ -40,7 +41,7 @@ AZURE: Final = Service(
     name="Azure Blob Storage",
     container="container",
     client="AzureStore",
-    extra="azure",
+    extra=Extra.AZURE,
     credentials="set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or "
     "a principal's AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or use the managed identity",
     endpoint="AZURE_ENDPOINT",

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from compactor.errors import UsageError
+from compactor.resources.packages import Extra, required
 from compactor.stores.base import Folder
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
@@ -101,15 +102,9 @@ def _registered(scheme: str) -> Callable[[str], Folder] | None:
 
 def _open_cloud(url: str) -> Folder:
     container = Container.at(url)
-    try:
-        from compactor.stores.obstore_store import (
-            ObstoreStore,
-        )  # imported here, since it is an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"{url}: {container.service.name} needs the package obstore, which is not installed "
-            f"({error.name} is missing): run pip install 'lsm-compactor[{container.service.extra}]'"
-        ) from error
+    service = container.service
+    with required(service.extra, f"{url}: {service.name}"):
+        from compactor.stores.obstore_store import ObstoreStore  # imported here, since it is an extra
     return ObstoreStore(container)
 
 
@@ -121,7 +116,8 @@ def _open_file(url: str) -> Folder:
 
 
 def _open_s3(url: str) -> Folder:
-    from compactor.stores.s3 import S3Store  # imported here, since boto3 loads slowly
+    with required(Extra.S3, "a store on S3"):
+        from compactor.stores.s3 import S3Store  # imported here, since boto3 loads slowly
 
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     prefix = prefix.removesuffix("/")

@@ -1,4 +1,4 @@
-"""A one-minute tour: ingest, inspect, compact on Spark, verify, read.
+"""A half-minute tour: ingest, inspect, compact, verify, read.
 
 Starts a local S3 server, writes realistic log files, and runs the `compactor` command on them as a user
 would, printing each command. Ends with a before-and-after summary; fails if a step fails or the summary does
@@ -6,6 +6,7 @@ not hold.
 
     make demo
     python -m deploy.demo.demo --rows 1000000 --files 32
+    make setup demo DEMO="--master local[2]"        compacts on Spark
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def run_demo(folder: Path, endpoint: str, options: argparse.Namespace) -> None:
     shell.compactor("inspect", TABLE)
     before = json.loads(shell.compactor("inspect", TABLE, "--json", save="before.json", show=False))
 
-    _heading("Compact: one Spark task per group, every input read by one GET")
+    _heading("Compact: one task per group, every input read by one GET")
     size = f"--target-fragment-bytes={options.target_fragment_bytes}"
     arguments = ("compact", TABLE, "--strategy", "full", "--master", options.master, size, "--json")
     compaction = json.loads(shell.compactor(*arguments, save="compaction.json"))
@@ -161,7 +162,7 @@ def _print_summary(
     console.print(
         f"\n{counted(compaction['gets'], 'GET')} for {counted(compaction['input_fragments'], 'input')} "
         f"({compaction['gets'] / compaction['input_fragments']:.2f} per input, "
-        f"{compaction['resumed_gets']} resumed), {counted(compaction['tasks'], 'Spark task')}, "
+        f"{compaction['resumed_gets']} resumed), {counted(compaction['tasks'], 'task')}, "
         f"{compaction['seconds']:.1f} s"
     )
 
@@ -187,7 +188,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=200_000, help="over all files (%(default)s)")
     parser.add_argument("--files", type=int, default=16, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the log data (%(default)s)")
-    parser.add_argument("--master", default="local[2]", help="Spark master (%(default)s)")
+    parser.add_argument(
+        "--master", default="in-process", help="in-process, or a Spark master (%(default)s)"
+    )
     parser.add_argument(
         "--target-fragment-bytes", type=int, default=3_000_000, help="of outputs (%(default)s)"
     )

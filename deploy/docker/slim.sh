@@ -9,9 +9,9 @@ packages=$(echo "$1"/lib/python3.*/site-packages)
 
 rm -rf "$packages"/pyspark/examples "$packages"/pyspark/data
 rm -f "$packages"/pyspark/bin/*.cmd
-# pyarrow's headers are only for building extensions; pandas, numpy and scipy ship their tests.
+# pyarrow's headers are only for building extensions; pandas and numpy ship their tests.
 rm -rf "$packages"/pyarrow/include "$packages"/pyarrow/tests "$packages"/pandas/tests
-find "$packages/numpy" "$packages/scipy" -type d -name tests -prune -exec rm -rf {} +
+find "$packages/numpy" -type d -name tests -prune -exec rm -rf {} +
 find "$1" -type d -name __pycache__ -prune -exec rm -rf {} +
 rm -rf "$packages"/pip "$packages"/pip-*.dist-info "$packages"/setuptools "$packages"/setuptools-*.dist-info \
     "$1"/bin/pip*

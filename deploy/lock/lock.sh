@@ -6,6 +6,7 @@
 #   compiler.lock  a C compiler, for machines without one where apt cannot install it
 #   image.lock     the container image
 #   peers.lock     make peers
+#   demo.lock      make demo
 #
 # Keeps current versions that still fit; --upgrade takes the latest. A package has the same version in all files.
 set -eu
@@ -28,5 +29,7 @@ lock() {
 lock dev --universal --extra dev pyproject.toml
 lock build --universal --constraint deploy/lock/dev.lock deploy/lock/build.in
 lock compiler --universal deploy/lock/compiler.in
-lock image --python-platform linux --constraint deploy/lock/dev.lock --extra spark --extra gcs --extra azure pyproject.toml
+lock image --python-platform linux --constraint deploy/lock/dev.lock \
+    --extra s3 --extra spark --extra worker --extra pipelines --extra gcs --extra azure pyproject.toml
 lock peers --universal --constraint deploy/lock/dev.lock --extra peers pyproject.toml
+lock demo --universal --constraint deploy/lock/dev.lock --extra s3 pyproject.toml deploy/lock/demo.in

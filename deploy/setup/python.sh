@@ -1,14 +1,17 @@
 #!/bin/sh
 # Creates .venv in the checkout and installs the project into it, editable, with everything for tests, lint and Spark:
 # exactly the versions and hashes in deploy/lock, for every supported Python on Linux, macOS and Windows. Does nothing
-# if pyproject.toml, the locks and the compiled sources are unchanged. PYTHON=/path/to/python chooses the interpreter
-# (3.11 or newer), CC the C compiler. If there is none, root on Debian or Ubuntu gets gcc by apt, and other users get
+# if pyproject.toml, the locks and the compiled sources are unchanged. `python.sh demo` installs only what the demo uses,
+# unless there is an environment with everything. PYTHON=/path/to/python chooses the interpreter (3.11 or newer), CC
+# the C compiler. If there is none, root on Debian or Ubuntu gets gcc by apt, and other users get
 # Clang as a Python package (ziglang) in .venv.
 set -eu
 
 cd "$(dirname "$0")/../.."
 venv=.venv
-stamp=$venv/installed
+set=dev
+[ "${1:-}" != demo ] || [ -f $venv/installed-dev ] || set=demo
+stamp=$venv/installed-$set
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
@@ -36,7 +39,7 @@ fingerprint() {
     "$1" -c 'import glob, hashlib, os; print(hashlib.sha256(
         b"".join(open(name, "rb").read() for name in ("pyproject.toml", "setup.py",
         *sorted(glob.glob("format/lsm_fragment/native/**/*.p[yx][xd]", recursive=True)),
-        "deploy/lock/build.lock", "deploy/lock/dev.lock")) + os.getcwd().encode()).hexdigest())'
+        "deploy/lock/build.lock", "deploy/lock/dev.lock", "deploy/lock/demo.lock")) + os.getcwd().encode()).hexdigest())'
 }
 
 make_venv() {
@@ -104,7 +107,7 @@ if is_new_enough "$venv/bin/python" && [ -f "$stamp" ] &&
 fi
 
 python=$(find_python)
-say "making $venv with $("$python" --version) and installing the project, a minute or two"
+say "making $venv with $("$python" --version) and installing the project, one to three minutes"
 make_venv "$python"
 install() {
     # --no-deps: the locks are complete. --no-build-isolation: build with the packages of build.lock.
@@ -115,8 +118,9 @@ install() {
   A package index that lacks a version, or has other files of it: make lock takes those that it has."
 }
 install --require-hashes -r deploy/lock/build.lock
-install --require-hashes -r deploy/lock/dev.lock
+install --require-hashes -r "deploy/lock/$set.lock"
 find_compiler
 install --editable .
+rm -f $venv/installed-*
 fingerprint "$venv/bin/python" >"$stamp"
 say "ready: $venv/bin/compactor"

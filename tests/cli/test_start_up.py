@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,34 @@ def test_help_imports_no_command_and_no_library_of_one() -> None:
     modules = imported_by("--help")
     assert not modules & (HEAVY | {"numpy", "pyarrow", "pydantic", "rich.console", "msgspec"})
     assert not [name for name in modules if name.startswith(("compactor.table", "compactor.read"))]
+
+
+def completed(words: str) -> tuple[str, set[str]]:
+    """Completes the last of some words, as Bash asks for it. Returns the answer, and the imported modules."""
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    program += "from compactor.cli.main import main; main([])"
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **asked, "_COMPACTOR_COMPLETE": "bash_complete"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, set(done.stderr.split())
+
+
+def test_names_of_commands_are_completed_without_importing_one() -> None:
+    answer, modules = completed("compactor ta")
+    assert answer == "plain,tag\nplain,tags\n"
+    assert "compactor.cli.commands" in modules
+    assert not modules & (HEAVY | {"numpy", "pyarrow", "pydantic", "msgspec", "rich.console"})
+
+
+def test_options_of_a_command_are_completed_without_reading_a_table() -> None:
+    answer, modules = completed("compactor head ./missing --col")
+    assert answer == "plain,--columns\n"
+    assert not modules & HEAVY
 
 
 def test_head_imports_what_reading_takes(tmp_path: Path) -> None:

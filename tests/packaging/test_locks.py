@@ -19,7 +19,7 @@ RENEW: Final = "run make lock"
 
 _PIN: Final = re.compile(r"([A-Za-z0-9._-]+)==([^\s;]+)(.*)")
 _VIA_PROJECT: Final = re.compile(
-    r"#.*(?:lsm-compactor \(pyproject\.toml\)|-r deploy/lock/build\.in)"
+    r"#.*(?:lsm-compactor \(pyproject\.toml\)|-r deploy/lock/(?:build|demo)\.in)"
 )
 
 
@@ -37,8 +37,12 @@ def extras(*names: str) -> list[Requirement]:
 WANTED: Final = {
     "dev": extras("dev"),
     "build": [Requirement(text) for text in PYPROJECT["build-system"]["requires"]],
-    "image": extras("spark", "gcs", "azure"),
+    "image": extras("s3", "spark", "worker", "pipelines", "gcs", "azure"),
     "peers": extras("peers"),
+    "demo": [
+        *extras("s3"),
+        *map(Requirement, re.findall(r"^[^#\n].*", (LOCKS / "demo.in").read_text(), re.MULTILINE)),
+    ],
 }
 
 
@@ -82,7 +86,7 @@ def test_every_file_of_a_lock_has_a_hash(lock: str) -> None:
     assert not re.search(r"^(?!#)\S.*(?<!\\)$", (LOCKS / f"{lock}.lock").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", ["build", "image", "peers"])
+@pytest.mark.parametrize("lock", ["build", "demo", "image", "peers"])
 def test_what_is_tested_is_what_is_shipped_and_measured(lock: str) -> None:
     tested = locked("dev")
     for name, (version, _) in locked(lock).items():
@@ -97,7 +101,7 @@ def test_all_that_the_image_has_is_audited() -> None:
     assert set(locked("image")) <= set(locked("dev"))
 
 
-@pytest.mark.parametrize("lock", ["dev", "build", "compiler"])
+@pytest.mark.parametrize("lock", ["dev", "build", "compiler", "demo"])
 def test_a_lock_is_for_every_python_that_the_project_supports(lock: str) -> None:
     assert PROJECT["requires-python"] == ">=3.11"
     command = (LOCKS / "lock.sh").read_text()
@@ -109,9 +113,10 @@ def test_a_lock_is_for_every_python_that_the_project_supports(lock: str) -> None
 
 def test_setup_and_image_install_nothing_without_a_hash() -> None:
     setup = (ROOT / "deploy/setup/python.sh").read_text()
-    for lock in ("build", "dev", "compiler"):
+    for lock in ("build", "compiler"):
         assert f"install --require-hashes -r deploy/lock/{lock}.lock" in setup
-    for lock in ("build", "dev"):
+    assert 'install --require-hashes -r "deploy/lock/$set.lock"' in setup
+    for lock in ("build", "demo", "dev"):
         assert f'"deploy/lock/{lock}.lock"' in setup, "a changed lock is installed"
     dockerfile = (ROOT / "deploy/docker/Dockerfile").read_text()
     steps = re.split(r"\n|&&", dockerfile.replace("\\\n", " "))
