@@ -101,11 +101,15 @@ class _NoDocumentation:
 
 
 _UNUSED: Final[Mapping[str, Mapping[str, object]]] = {
+    "numpy._core._add_newdocs": {},
+    "numpy._core._add_newdocs_scalars": {},
+    "pydantic.plugin._loader": {"get_plugins": tuple},
     "pyarrow.vendored.docscrape": {"NumpyDocString": _NoDocumentation},
     "sqlglot.diff": {"diff": None},
 }
-"""Takes the place of what no command uses: the parser by which PyArrow documents compute functions while they
-are imported, half of the time that this takes, and the comparison of two queries."""
+"""Takes the place of what no command uses: the documentation of NumPy's functions, the search for Pydantic's
+plug-ins, the parser by which PyArrow documents compute functions while they are imported, half of the time
+that this takes, and the comparison of two queries."""
 
 
 def import_functions() -> None:

@@ -53,7 +53,8 @@ def scalar_texts(array: pa.Array) -> tuple[pa.Array, Cell]:
     if pt.is_string(dtype) or pt.is_large_string(dtype):
         return array, Cell.PLAIN
     if pt.is_integer(dtype) and dtype != pa.uint64():
-        return array.cast(pa.int64()), Cell.INTEGER
+        # Without a cast, printing such a column imports no compute functions.
+        return array if dtype == pa.int64() else array.cast(pa.int64()), Cell.INTEGER
     if pt.is_floating(dtype):
         wide = array.cast(pa.float32()) if pt.is_float16(dtype) else array
         return wide.cast(pa.large_string()), Cell.REAL

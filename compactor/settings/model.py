@@ -18,7 +18,7 @@ from compactor.settings.mistakes import first_mistake
 class Settings(BaseModel):
     """Settings whose constructor takes values or their textual forms, and raises `ConfigError`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     of_run: ClassVar[frozenset[str]] = frozenset()
     """The fields that belong to a run or a machine, and are no properties of a table."""
