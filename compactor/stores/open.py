@@ -104,7 +104,9 @@ def _open_cloud(url: str) -> Folder:
     container = Container.at(url)
     service = container.service
     with required(service.extra, f"{url}: {service.name}"):
-        from compactor.stores.obstore_store import ObstoreStore  # imported here, since it is an extra
+        from compactor.stores.obstore_store import (
+            ObstoreStore,  # imported here, since it is an extra
+        )
     return ObstoreStore(container)
 
 
