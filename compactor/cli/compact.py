@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from compactor.cli.display import print_table, progress, terminal
-from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
+from compactor.cli.engine_options import (
+    engine_options,
+    lease_seconds,
+    master_for,
+    open_engine,
+)
 from compactor.cli.explain import explain_plan
 from compactor.cli.output import echo_json, echo_line, human_bytes, warn
 from compactor.cli.properties import say_overrides
@@ -50,10 +56,12 @@ Examples:
   compactor compact ./logs --explain                  with which memory, stage by stage
   compactor compact ./logs --profile                  and where the time went
   compactor compact s3://bucket/logs --strategy full --master 'local[2]' --json
-  compactor compact ./logs --master in-process        without Spark
+  compactor compact ./logs --master in-process        without Spark, whatever is due
   compactor compact ./logs --metrics-textfile /var/lib/node_exporter/compactor.prom
 
-Under spark-submit, leave --master out: the session's own master is used. Each compaction is committed as soon
+Without --master, what is due runs in this process where it is small or Spark can't start, and on Spark
+where that pays for its start, which takes some 10 s; a line on stderr says which, and why. Under
+spark-submit, leave --master out: the session's own master is used. Each compaction is committed as soon
 as it ends, so a failed or killed run loses no other and leaves no half of any. A failed compaction is tried
 three times. A fragment found damaged each time is quarantined (`inspect` shows it, `release` readmits it).
 The exit code is 1 if a compaction failed for good or a fragment is in quarantine."""
@@ -81,7 +89,7 @@ The exit code is 1 if a compaction failed for good or a fragment is in quarantin
 @click.option("--take-over", is_flag=True, help="Do not wait for the leases of others.")
 @setting_options(Policy, without=OF_WRITERS)
 @setting_options(CompactionSettings)
-@engine_options
+@engine_options("where the plan ends first")
 @log_options
 @metrics_options
 @click.option("--profile", is_flag=True, help="Also show the time that each stage took.")
@@ -101,7 +109,7 @@ def compact_command(
 ) -> None:
     """Merge fragments of TABLE into larger, disjoint, sorted ones, if compactions are due.
 
-    Each compaction is one task, of Spark or of this process, that reads every input by one GET. Safe to
+    Each compaction is one task, of this process or of Spark, that reads every input by one GET. Safe to
     run beside writers, readers and other compactions.
 
     Options override the properties of TABLE, which override the defaults below (`compactor alter --set`).
@@ -114,7 +122,6 @@ def compact_command(
         policy=policy,
         compaction=settings,
         gives_up=True,
-        lease_seconds=lease_seconds(master),
         takes_over=take_over,
     )
     if explain or dry_run:
@@ -128,14 +135,22 @@ def compact_command(
             _show_plan(planned, as_json=as_json)
         return
     with telemetry("compact", address_of(table), targets) as told:
-        driver = Driver(told.open_log(table), drives)
+        log = told.open_log(table)
+        driver = Driver(log, drives)
         told.begin_compactions(driver)
-        say_overrides(driver.log.current().properties, policy, settings)
-        _compact(driver, told, master, max_tasks, as_json=as_json, profile=profile)
+        planned = plan_next(driver, log.current())
+        say_overrides(planned.snapshot.properties, policy, settings)
+        if planned:
+            # Before Spark takes seconds to start.
+            predicted = [compaction.predicted for compaction in planned.report().compactions]
+            master = master_for(master, max_tasks, predicted)
+            driver = Driver(log, dataclasses.replace(drives, lease_seconds=lease_seconds(master)))
+        _compact(driver, planned, told, master, max_tasks, as_json=as_json, profile=profile)
 
 
 def _compact(
     driver: Driver,
+    planned: Planned,
     told: Telemetry,
     master: str | None,
     max_tasks: int | None,
@@ -145,8 +160,6 @@ def _compact(
 ) -> None:
     announcer = Events([to_log]) if is_json() else _Announcer()
     listener = told.listener(announcer)
-    # Reports a missing table, or an idle one, before Spark takes seconds to start.
-    planned = plan_next(driver, driver.log.current())
     if not planned:
         listener.looked(driver)
         refuse(planned.plan)

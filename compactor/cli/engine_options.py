@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
+from compactor.cli.output import tell
 from compactor.cli.spark_options import IN_PROCESS
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.spark.masters import is_submitted
+from compactor.planner.estimate import Estimate
+from compactor.planner.place import place_of
+from compactor.resources.cores import usable_cores
+from compactor.spark.masters import is_submitted, lacking
 from compactor.spark.session import open_session, task_slots
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_THIS_MACHINE: Final = "local[*]"
 
 
-def engine_options(command: _Command) -> _Command:
-    """Adds --master and --max-tasks, which choose where compactions run."""
-    command = click.option(
-        "--max-tasks",
-        type=click.IntRange(min=1),
-        help="Maximum concurrent compactions.  [default: all cores]",
-    )(command)
-    return click.option(
-        "--master",
-        help=f"Spark master such as local[2], or {IN_PROCESS}.  [default: local[*], or that of "
-        "spark-submit]",
-    )(command)
+def engine_options(default: str) -> Callable[[_Command], _Command]:
+    """Adds --master and --max-tasks, which choose where compactions run. default: what --master is without
+    spark-submit."""
+
+    def add(command: _Command) -> _Command:
+        command = click.option(
+            "--max-tasks",
+            type=click.IntRange(min=1),
+            help="Maximum concurrent compactions.  [default: all cores]",
+        )(command)
+        return click.option(
+            "--master",
+            help=f"Spark master such as local[2], or {IN_PROCESS}.  [default: {default}, or that of "
+            "spark-submit]",
+        )(command)
+
+    return add
+
+
+def master_for(
+    master: str | None, max_tasks: int | None, predicted: Sequence[Estimate]
+) -> str | None:
+    """Returns the master that runs these compactions: as asked, else where they end first. Says which."""
+    if master is not None or is_submitted():
+        return master
+    if not predicted:
+        return IN_PROCESS
+    slots = min(usable_cores(), max_tasks or usable_cores())
+    place = place_of(predicted, slots=slots, lacks=lacking())
+    tell(place.why)
+    return _THIS_MACHINE if place.is_on_spark else IN_PROCESS
+
+
+def master_of_worker(master: str | None) -> str | None:
+    """Returns the master of a process that compacts until it is stopped, and so earns back a start of Spark:
+    as asked, else Spark on this machine; in this process where Spark can't start, which a line says."""
+    if master is not None or is_submitted():
+        return master
+    if (lacks := lacking()) is None:
+        return _THIS_MACHINE
+    tell(f"in this process, since {lacks}")
+    return IN_PROCESS
 
 
 def open_engine(master: str | None, max_tasks: int | None) -> Engine:
@@ -36,7 +71,7 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
         return InProcessEngine()
     from compactor.spark.engine import SparkEngine
 
-    session = open_session("local[*]" if master is None and not is_submitted() else master)
+    session = open_session(master)
     return SparkEngine(session, max_tasks or task_slots(session))
 
 

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 import click
 
-from compactor.cli.engine_options import engine_options, lease_seconds, open_engine
+from compactor.cli.engine_options import (
+    engine_options,
+    lease_seconds,
+    master_of_worker,
+    open_engine,
+)
 from compactor.cli.lake_options import LakeChoice, lake_options
 from compactor.cli.properties import say_overrides
 from compactor.cli.setting_options import chosen, setting_options
@@ -71,7 +76,7 @@ other workers can take over at once. Either way the exit code is 0, and nothing 
               show_default=True, help="Time for running compactions to end after a signal.")  # fmt: skip
 @setting_options(Policy, without=OF_WRITERS)
 @setting_options(CompactionSettings)
-@engine_options
+@engine_options("local[*]; in-process where there is no PySpark or no Java")
 @click.option("--metrics-port", type=click.IntRange(0, 65_535),
               help="Serve /metrics for Prometheus, /healthz and /readyz on this port; 0 takes any free "
               "port.  [default: none]")  # fmt: skip
@@ -102,7 +107,7 @@ def watch_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Keep TABLEs compacted: look, plan by debt, run on Spark, commit, until stopped.
+    """Keep TABLEs compacted: look, plan by debt, compact, commit, until stopped.
 
     The command waits for a table that does not exist yet, and retries an unreachable store less and less
     often. Events are lines on stdout; with --log-format json they are lines of the log, on stderr.
@@ -124,6 +129,7 @@ def watch_command(
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")
     _check_copy(tables, destination, lake)
+    master = master_of_worker(master)
     urls = [address_of(table) for table in tables]
     stop = threading.Event()
     # Handlers are set before Spark starts, which may take seconds.

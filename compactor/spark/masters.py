@@ -1,9 +1,12 @@
-"""Checks the names of Spark masters, and whether spark-submit chose one."""
+"""Checks the names of Spark masters, whether spark-submit chose one, and what Spark lacks here."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
+from pathlib import Path
 from typing import Final
 
 from compactor.errors import UsageError
@@ -16,6 +19,16 @@ _MASTER: Final = re.compile(
 def is_submitted() -> bool:
     """Returns whether spark-submit started this process and chose master and settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def lacking() -> str | None:
+    """Returns why Spark can't start on this machine, as far as can be seen at once; None if it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed"
+    home = os.environ.get("JAVA_HOME")
+    if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
+        return "there is no Java"
+    return None
 
 
 def check_master(master: str | None) -> None:
