@@ -9,6 +9,7 @@ import click
 
 from compactor.cli.output import tell
 from compactor.cli.spark_options import IN_PROCESS
+from compactor.cli.spark_start import saying_that_spark_starts
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.planner.estimate import Estimate
@@ -71,7 +72,8 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
         return InProcessEngine()
     from compactor.spark.engine import SparkEngine
 
-    session = open_session(master)
+    with saying_that_spark_starts(master):
+        session = open_session(master)
     return SparkEngine(session, max_tasks or task_slots(session))
 
 

@@ -18,6 +18,7 @@ from compactor.cli.entity_links import asked_of, check_links, print_explanation,
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import duration_seconds, size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
+from compactor.cli.spark_start import saying_that_spark_starts
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
@@ -234,11 +235,15 @@ class _OnSpark:
         if merge.report.waiting_for:
             return merge.report
         act = merge.look if dry_run else merge.run
-        return act(open_session(self._master), self._options, on_links)
+        with saying_that_spark_starts(self._master):
+            session = open_session(self._master)
+        return act(session, self._options, on_links)
 
     def explain(self, asked: tuple[str, ...]) -> Explanation:
         check_explained(self._merge.report)
-        return self._merge.explain(asked, open_session(self._master), self._options)
+        with saying_that_spark_starts(self._master):
+            session = open_session(self._master)
+        return self._merge.explain(asked, session, self._options)
 
 
 def _check_options(

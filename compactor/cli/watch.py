@@ -26,6 +26,7 @@ from compactor.cli.shared_options import duration_seconds
 from compactor.cli.spark_options import IN_PROCESS, check_engine
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
+from compactor.common import interrupts
 from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.listener import Silent
@@ -168,7 +169,13 @@ def watch_command(
         drivers = [Driver(told.open_log(table), drives) for table in tables]
         for driver in drivers:
             told.begin_compactions(driver)
-        engine = open_engine(master, max_tasks)
+        try:
+            # Unlike a compaction, a start of Spark has nothing to bring to its end.
+            with interrupts.delivered():
+                engine = open_engine(master, max_tasks)
+        except KeyboardInterrupt:
+            events.say("stopped", done=0, void=0, failed=0)
+            return
         health.started()
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
         with _copied(tables, destination, lake, events) as copying:

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from compactor.common import interrupts
 from compactor.errors import JobError, UsageError
 from compactor.resources.packages import Extra, required
 from compactor.resources.scratch import ScratchFolder
-from compactor.spark.jvm_lines import jvm_lines_as_log_lines
 from compactor.spark.masters import check_master, is_submitted
+from compactor.spark.starting import starting_jvm
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
 from compactor.stores.s3_encryption import settings as encryption_settings
@@ -74,8 +73,7 @@ def open_session(master: str | None) -> SparkSession:
     for name, value in encryption.items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     try:
-        # An earlier exit would leave Spark's JVM behind.
-        with interrupts.deferred(), jvm_lines_as_log_lines():
+        with starting_jvm():
             session = builder.getOrCreate()
         check_tasks_have(session, encryption)
         return session
