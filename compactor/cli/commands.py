@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "report": Place("report", "Write one HTML page about a table."),
     "restore": Place("lineage", "Make a table what it was at an earlier version."),
     "run": Place("run", "Run the pipeline of a YAML file."),
+    "sample": Place("sample", "Write the files with which README and tutorials begin."),
     "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
     "tag": Place("lineage", "Name a version, so that vacuums keep it."),
     "tags": Place("lineage", "Show the tags of a table."),

@@ -80,7 +80,7 @@ def command_lines(table: str, folder: Path) -> dict[str, list[str]]:
     }
 
 
-ADDRESSED = sorted(set(cli.commands) - {"simulate"})
+ADDRESSED = sorted(set(cli.commands) - {"sample", "simulate"})
 COMMANDS = sorted({*ADDRESSED} - {"watch"})
 """Those that end when a store fails."""
 
