@@ -34,6 +34,7 @@ from compactor.files.text_options import TextOptions
 from compactor.settings.properties import told_by
 from compactor.telemetry.metrics import mapping
 from compactor.write.ingest import Adding, ByteProgress, FilesIngest, IngestReport
+from compactor.write.ingest.rejects import DEFAULT_MAX_REJECTS, Rejects
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
 from lsm_fragment.keys.sort_schema import sort_text
@@ -43,6 +44,7 @@ Examples:
   compactor ingest ./logs app.ndjson --sort-by service,host,timestamp:desc
   compactor ingest s3://bucket/logs part-*.parquet --one-commit
   compactor ingest ./logs big.csv.gz --rows-per-fragment 250000
+  compactor ingest ./logs app.ndjson --rejects bad.ndjson --max-rejects 100
   compactor ingest ./sales sales.csv --delimiter ';' --decimal , --encoding cp1252 --sort-by id
   compactor ingest ./users users.ndjson --sort-by id --row-policy last --sequence updated_at
   compactor ingest ./visits monday.parquet --overwrite --where "day = '2026-11-23'"
@@ -82,6 +84,11 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. R
     is_flag=True,
     help="Refuse a table whose row policy lets no row take the place of another.",
 )
+@click.option("--rejects", "rejects_path", metavar="FILE",
+              help="Put rows of text files that can't be taken there, one JSON object for each: file, row, "
+              "reason, text. Otherwise the first one ends the ingest.")  # fmt: skip
+@click.option("--max-rejects", type=click.IntRange(min=0), metavar="ROWS",
+              help=f"More of them end the ingest.  [default: {DEFAULT_MAX_REJECTS}]")  # fmt: skip
 @log_options
 @metrics_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -94,6 +101,8 @@ def ingest_command(
     overwrite: bool,
     where: str | None,
     upsert: bool,
+    rejects_path: str | None,
+    max_rejects: int | None,
     as_json: bool,
     targets: MetricsTargets,
     **given: Any,
@@ -104,6 +113,7 @@ def ingest_command(
     all files share one commit. With --overwrite one commit also removes the rows that the new ones replace.
     """
     adding = _adding(overwrite=overwrite, where=where, upsert=upsert)
+    rejects = _rejects(rejects_path, max_rejects, files)
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
     told = options.told
@@ -116,7 +126,13 @@ def ingest_command(
         reports: list[IngestReport] = []
         with (
             FilesIngest(
-                log.store, log, sort, options, skips_empty=len(files) > 1, adding=adding
+                log.store,
+                log,
+                sort,
+                options,
+                skips_empty=len(files) > 1,
+                adding=adding,
+                rejects=rejects,
             ) as ingest,
             _saying_what_was_added(files, reports, in_one_commit=one_commit or adding.is_whole),
         ):
@@ -132,6 +148,10 @@ def ingest_command(
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                     )
+    if rejects:
+        warn(
+            f"{counted(len(rejects), 'row')} could not be taken: {rejects.path} has them, with reasons"
+        )
     if overwrite and not as_json:
         echo_line(f"{counted(adding.replaced_rows, 'row')} replaced")
     if as_json:
@@ -144,6 +164,7 @@ def ingest_command(
                 "superseded_rows": sum(report.superseded_rows for report in reports),
                 "fragments": sum(report.fragments for report in reports),
                 "bytes_written": sum(report.bytes_written for report in reports),
+                "rejected_rows": 0 if rejects is None else len(rejects),
                 "sort_of_file": sort_text(reports[0].sort_of_file),
             }
         )
@@ -167,6 +188,17 @@ def _adding(*, overwrite: bool, where: str | None, upsert: bool) -> Adding:
 
         return Upsert()
     return Adding()
+
+
+def _rejects(path: str | None, limit: int | None, files: Sequence[str]) -> Rejects | None:
+    """Returns where rejected rows go. Raises `UsageError` for options that contradict each other."""
+    if path is None:
+        if limit is not None:
+            raise UsageError("--max-rejects: name a file by --rejects too")
+        return None
+    if Path(path).resolve() in [Path(file).resolve() for file in files]:
+        raise UsageError(f"--rejects {path}: is a file to ingest: name another")
+    return Rejects(path, DEFAULT_MAX_REJECTS if limit is None else limit)
 
 
 @contextmanager

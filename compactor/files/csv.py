@@ -93,6 +93,7 @@ class CsvBatches(TypedTexts[CsvRows]):
             return
         ordinals, cells = self._texts(block.ordinals, self._cells_of(block))
         if not len(ordinals):
+            self._keep_texts(block)
             return
         self._rows += len(ordinals)
         found = {}
@@ -105,6 +106,7 @@ class CsvBatches(TypedTexts[CsvRows]):
         if self._bad and self._kept_column in self._names:
             self._keep(ordinals, cells[self._names.index(self._kept_column)])
         is_fit = self._are_fit(ordinals)
+        self._keep_texts(block)
         yield Piece(len(ordinals), found) if is_fit.all() else self._fit(cells, is_fit)
 
     def _learned_at_once(self, block: CsvRows) -> Piece | None:
@@ -173,6 +175,14 @@ class CsvBatches(TypedTexts[CsvRows]):
                 "row one cell per column"
             )
             self._note(row.ordinal, reason)
+            if self._max_bad_rows is not None:
+                self._bad_texts[row.ordinal] = row.text
+
+    def _keep_texts(self, block: CsvRows) -> None:
+        """Stores the texts of the block's bad rows, if they are asked for."""
+        if self._max_bad_rows is not None and self._bad:
+            for row in np.flatnonzero(~self._are_fit(block.ordinals)).tolist():
+                self._bad_texts[int(block.ordinals[row])] = block.text(row)
 
     def _texts(self, ordinals: Ordinals, cells: list[pa.Array]) -> tuple[Ordinals, list[pa.Array]]:
         """Decodes rows to strings, and drops and records those that are not UTF-8.

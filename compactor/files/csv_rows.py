@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.number_text import Spans, plain_numbers
-from compactor.files.source import Ordinals
+from compactor.files.source import Ordinals, beginning
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment.arrays.buffers import validity_buffer
 from lsm_fragment.native.arrays import cells
@@ -29,7 +29,6 @@ stays below the size that the heap maps anew each time (`compactor/common/heap.p
 _LINE_ENDS: Final = b"\r\n"
 SWAPPED: Final = bytes.maketrans(b",.", b".,")
 """Makes numbers with a decimal comma plain, and those with a point no numbers."""
-_SHOWN_BYTES: Final = 240
 SHOWN_CHARACTERS: Final = 60
 """Characters of a row, a name or a value that messages show."""
 
@@ -47,8 +46,12 @@ class OddRow:
     ordinal: int
     """Position among all rows, from 0."""
     cells: int
-    shown: str
-    """The beginning of its text."""
+    text: str
+    """The beginning of it."""
+
+    @property
+    def shown(self) -> str:
+        return self.text[:SHOWN_CHARACTERS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,13 @@ class CsvRows:
             pa.py_buffer(text),
         ]
         return pa.Array.from_buffers(pa.binary(), len(is_value), buffers)
+
+    def text(self, row: int) -> str:
+        """Returns the beginning of a row's text. row: among those with the right number of cells."""
+        starts, stops, forms = self._spans
+        first, last = row * self._columns, (row + 1) * self._columns - 1
+        begin, end = int(starts[first]) - (forms[first] != 0), int(stops[last]) + (forms[last] != 0)
+        return beginning(self._data[begin:end].tobytes())
 
     def numbers(self, place: int, decimal: str) -> pa.Array | None:
         """Returns a column of which all cells are plain numbers as int64 or as doubles; otherwise None."""
@@ -178,7 +188,9 @@ class _Block(NamedTuple):
         ordinals = np.delete(ordinals, [row for row, *_ in self.odd])
         skipped = int(len(ordinals) > 0 and ordinals[0] < 0)
         odd = [
-            OddRow(first + row, found, _shown(self.data[start:stop].tobytes()))
+            OddRow(
+                first + row, found, beginning(self.data[start:stop].tobytes().rstrip(_LINE_ENDS))
+            )
             for row, found, start, stop in self.odd
             if first + row >= 0
         ]
@@ -192,8 +204,3 @@ class _Block(NamedTuple):
             _columns=self.columns,
             _quote=self.quote,
         )
-
-
-def _shown(row: bytes) -> str:
-    text = row[:_SHOWN_BYTES].rstrip(_LINE_ENDS).decode(errors="replace")
-    return text[:SHOWN_CHARACTERS]

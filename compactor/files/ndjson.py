@@ -23,7 +23,7 @@ from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_items import ItemBytes
 from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_misfit
 from compactor.files.problems import PROBLEMS
-from compactor.files.source import BadRow, Piece, TextBatches, Wanted
+from compactor.files.source import BadRow, Piece, TextBatches, Wanted, beginning
 from compactor.files.text_values import from_json_texts
 from lsm_fragment import compute as pc
 
@@ -200,9 +200,11 @@ class NdjsonBatches(TextBatches[LineBlock]):
         begins = [at for at, _ in lines]
         for place, n in zip(places, np.searchsorted(begins, places, "right") - 1, strict=True):
             ordinal = first + int(n)
-            self._new_bad.append(BadRow(ordinal, str(bad[place])))
+            text = "" if self._max_bad_rows is None else beginning(lines[n][1])
+            self._new_bad.append(BadRow(ordinal, str(bad[place]), text))
             self._keep(ordinal, lines[n][1])
         self._lines_before += len(bad)
+        self._check_bad_rows(len(self._new_bad), str(bad[places[0]]))
 
     def _keep(self, ordinal: int, line: bytes) -> None:
         """Stores the value of the kept column, if the line is an object that has it."""

@@ -40,6 +40,7 @@ def open_table_file(
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     on_scan: Callable[[int], None] | None = None,
     leaves_out_bad_rows: bool = False,
+    max_bad_rows: int | None = None,
     kept_column: str | None = None,
     max_codes: int = 0,
     layout: Layout | None = None,
@@ -65,6 +66,7 @@ def open_table_file(
     on_scan: called with the bytes read so far while a text file is read for its types.
     leaves_out_bad_rows: omits invalid rows of text files, and lists them in `bad_rows`, which is complete
         before the first batch.
+    max_bad_rows: refuses a file from which more would be omitted. If given, they come with their texts.
     kept_column: column whose values in bad rows are available from `kept_of_bad_rows`.
     max_codes: returns strings and binaries of Parquet files as codes, where their dictionaries have no more
         values than this.
@@ -115,6 +117,7 @@ def open_table_file(
         in_one_pass=in_one_pass,
         may_be_empty=may_be_empty,
         leaves_out_bad_rows=leaves_out_bad_rows,
+        max_bad_rows=max_bad_rows,
         kept_column=kept_column,
         held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
         guesses=guesses,

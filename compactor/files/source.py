@@ -15,6 +15,8 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.common.ahead import Ahead
+from compactor.common.counts import counted
+from compactor.common.setting_keys import MAX_REJECTS
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
@@ -32,6 +34,7 @@ Wanted = Collection[str] | None
 """Names of the columns to read, of which a file may lack some; None for all."""
 
 
+_KEPT_BYTES: Final = 4096
 _GUESSED_BYTES: Final = 16 << 20
 """Guess types after this much of the rows, and if a column had no value yet, after as much again."""
 _BLOCKS_AHEAD: Final = 1
@@ -49,6 +52,8 @@ class BadRow(NamedTuple):
     """Position among all rows of the file, from 0."""
     reason: str
     """Message with file, line and cause."""
+    text: str = ""
+    """The beginning of its text, if bad rows were asked for with their texts and the format knows it."""
 
 
 class FileBatches(ABC):
@@ -173,6 +178,7 @@ class BatchesOf(FileBatches):
         self.schema = file.schema
         self.sort = file.sort
         self.lacks_columns = file.lacks_columns
+        self.bad_rows = file.bad_rows
         self.bytes_total = file.bytes_total
         self.threads = file.threads
 
@@ -255,6 +261,7 @@ class TextBatches(FileBatches, Generic[Block]):
         in_one_pass: bool = False,
         may_be_empty: bool = False,
         leaves_out_bad_rows: bool = False,
+        max_bad_rows: int | None = None,
         kept_column: str | None = None,
         held_bytes: int = 0,
         guesses: bool = False,
@@ -265,6 +272,7 @@ class TextBatches(FileBatches, Generic[Block]):
         self._place = place
         self._compression = compression
         self._leaves_out = leaves_out_bad_rows
+        self._max_bad_rows = max_bad_rows
         self._kept_column = kept_column
         self._options = options
         self._wanted = columns
@@ -344,6 +352,15 @@ class TextBatches(FileBatches, Generic[Block]):
 
     def _opened(self) -> FileBytes:
         return FileBytes(self.path, self._place, self._compression, self._options.encoding)
+
+    def _check_bad_rows(self, count: int, reason: str) -> None:
+        """Raises `InputError` for more bad rows than allowed. reason: that of one of them."""
+        if self._max_bad_rows is not None and count > self._max_bad_rows:
+            raise InputError(
+                f"{self.path}: more than {counted(self._max_bad_rows, 'row')} can't be taken, such as "
+                f"{reason}; or raise ",
+                MAX_REJECTS,
+            )
 
     def _numbered_blocks(self) -> Iterator[tuple[int, Block]]:
         """Yields the blocks, each with the bytes read up to its end."""
@@ -520,6 +537,11 @@ class TextBatches(FileBatches, Generic[Block]):
         self._end_threads()
         self._held.clear()
         self._source.close()
+
+
+def beginning(row: bytes) -> str:
+    """Returns the text of a bad row, as far as it is kept."""
+    return row[:_KEPT_BYTES].decode(errors="replace")
 
 
 def _has_null(dtype: pa.DataType) -> bool:

@@ -38,6 +38,7 @@ class TypedTexts(TextBatches[Block]):
         """Prepares for the columns of a file. given: those whose types are known."""
         self._bad: dict[int, str] = {}
         """Reasons of bad rows by their ordinals."""
+        self._bad_texts: dict[int, str] = {}
         self._rows = 0
         self._given = dict(given)
         self._cells = CellReader(self._options.decimal)
@@ -73,11 +74,13 @@ class TypedTexts(TextBatches[Block]):
         return pa.schema([(self._given | found)[name] for name in self._names_read()])
 
     def _bad_rows(self) -> list[BadRow]:
-        return [BadRow(*bad) for bad in sorted(self._bad.items())]
+        texts = self._bad_texts
+        return [BadRow(row, why, texts.get(row, "")) for row, why in sorted(self._bad.items())]
 
     def _take_bad_rows(self) -> list[BadRow]:
         bad = self._bad_rows()
         self._bad.clear()
+        self._bad_texts.clear()
         return bad
 
     def _note(self, ordinal: int, reason: str) -> None:
@@ -85,6 +88,7 @@ class TypedTexts(TextBatches[Block]):
         if not self._leaves_out:
             raise InputError(reason)
         self._bad.setdefault(ordinal, reason)
+        self._check_bad_rows(len(self._bad), reason)
 
     def _are_fit(self, ordinals: Ordinals) -> npt.NDArray[np.bool_]:
         if not self._bad:

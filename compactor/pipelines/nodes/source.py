@@ -314,7 +314,7 @@ class _Noted:
             keys = _bad_keys(self._file, self._reader.schema.field(self._key))
             self._reader.bad_keys.append(keys[self._count :])
         self._count += len(new)
-        self._reader.bad_rows += [BadRow(self._first + ordinal, reason) for ordinal, reason in new]
+        self._reader.bad_rows += [BadRow(self._first + row.ordinal, row.reason) for row in new]
 
 
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:

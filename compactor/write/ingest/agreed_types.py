@@ -31,14 +31,16 @@ class Agreed(NamedTuple):
         return error
 
 
-def agreed_types(paths: Sequence[str], options: TextOptions) -> Agreed:
+def agreed_types(
+    paths: Sequence[str], options: TextOptions, *, leaves_out_bad_rows: bool = False
+) -> Agreed:
     """Finds types for the columns of all files.
 
     Passes over files with errors, which are reported when they are added.
     """
     found: dict[str, dict[str, pa.DataType]] = {}
     for path in paths:
-        for field in types_of(path, options) or ():
+        for field in types_of(path, options, leaves_out_bad_rows=leaves_out_bad_rows) or ():
             found.setdefault(field.name, {})[path] = field.type
     types, widest = [], {}
     for name, by_path in found.items():
@@ -52,10 +54,18 @@ def agreed_types(paths: Sequence[str], options: TextOptions) -> Agreed:
     return Agreed(pa.schema(types), widest)
 
 
-def types_of(path: str, options: TextOptions) -> pa.Schema | None:
+def types_of(
+    path: str, options: TextOptions, *, leaves_out_bad_rows: bool = False
+) -> pa.Schema | None:
     """Returns the types of a file by itself; None if it has errors."""
     try:
-        with open_table_file(path, options=options, may_be_empty=True, held_bytes=0) as file:
+        with open_table_file(
+            path,
+            options=options,
+            may_be_empty=True,
+            held_bytes=0,
+            leaves_out_bad_rows=leaves_out_bad_rows,
+        ) as file:
             return pa.schema([]) if file.lacks_columns else file.schema
     except CompactorError:
         return None

@@ -19,7 +19,7 @@ from compactor.files.names import BINARY_FORMATS, FileFormat, kind_of
 from compactor.files.parquet_codes import ANY_CODES
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import DEFAULT_BATCH_BYTES, open_table_file
-from compactor.files.source import FileBatches
+from compactor.files.source import BadRow, FileBatches
 from compactor.rows.policy import APPEND, RowPolicy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -38,6 +38,7 @@ from compactor.write.ingest.fragments import (
 from compactor.write.ingest.next_commit import IngestReport, NextCommit, Together, report_of
 from compactor.write.ingest.options import IngestOptions
 from compactor.write.ingest.plan import IngestPlan, plan_ingest
+from compactor.write.ingest.rejects import Rejects
 from lsm_fragment.container.writer import FragmentSequence
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool, Work
@@ -72,14 +73,17 @@ class FilesIngest:
         skips_empty: bool = False,
         adding: Adding | None = None,
         on_debt: OnDebt | None = None,
+        rejects: Rejects | None = None,
     ) -> None:
         """sort: of a new table; None takes it from the metadata of a Parquet, Arrow or fragment file.
 
         skips_empty: adds nothing for text files without rows to tell their columns, instead of an error.
-        adding: how rows join the table; None appends them. on_debt: as for `BackPressure`.
+        adding: how rows join the table; None appends them. on_debt: as for `BackPressure`. rejects: takes
+        rows of text files that can't be read, or do not fit; without it the first one is an error.
         """
         self._pressure = BackPressure(options.told, on_debt=on_debt)
         self._adding = adding or Adding()
+        self._rejects = rejects
         self._skips_empty = skips_empty
         self._store = store
         self._log = log
@@ -109,7 +113,7 @@ class FilesIngest:
         syncs, requests and a version. If a file fails, those before it are committed, and then the error is
         raised; `in_one_commit` adds all files or none. If text files of a table's first commit have
         different types for a column, such as integer and double, all are read again by the wider one, if
-        `on_conflict` is an error.
+        `on_conflict` is an error. With rejects the wider one is found first.
 
         on_file: entered with each path while the file is read; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
@@ -118,6 +122,8 @@ class FilesIngest:
         """
         commit: NextCommit | None = None
         in_one_commit = in_one_commit or self._adding.is_whole
+        if self._rejects is not None and self._log.refresh().metadata is None:
+            self._agree(paths)  # a row that only the wider type holds must not be rejected
         for path, following in itertools.zip_longest(paths, paths[1:]):
             if commit is None:
                 latest = self._adding.admitted(self._log, self._pressure)
@@ -132,16 +138,23 @@ class FilesIngest:
                 may_agree = commit.is_first and (keeps_earlier or self._is_sound(path))
                 if isinstance(error, InputError) and may_agree and self._agree(paths):
                     commit.discard()
+                    if self._rejects is not None:
+                        self._rejects.clear()
                     yield from self.add(paths, on_file, in_one_commit=in_one_commit)
                     return
                 if not in_one_commit:
-                    yield from commit.made()
+                    yield from self._made(commit)
                 raise
             if commit.is_full:
-                yield from commit.made()
+                yield from self._made(commit)
                 commit = None
         if commit is not None:
-            yield from commit.made()
+            yield from self._made(commit)
+
+    def _made(self, commit: NextCommit) -> Iterator[IngestReport]:
+        if self._rejects is not None:
+            self._rejects.write()
+        yield from commit.made()
 
     def _is_sound(self, path: str) -> bool:
         """Returns whether a file that was refused has no errors of its own, so that other types may help."""
@@ -153,7 +166,9 @@ class FilesIngest:
         texts, given = [path for path in paths if not _has_own_types(path)], self._options
         if len(texts) < 2 or self._agreed.types or given.on_conflict is not OnConflict.ERROR:
             return False
-        self._agreed = agreed_types(texts, given.text)
+        self._agreed = agreed_types(
+            texts, given.text, leaves_out_bad_rows=self._rejects is not None
+        )
         self._drop_begun()
         return len(self._agreed.types) > 0
 
@@ -164,6 +179,8 @@ class FilesIngest:
         table = commit.snapshot.metadata
         opened = self._take_begun(path, table) or self._open(path, table)
         with opened.batches as batches:
+            if self._rejects is not None:
+                self._rejects.take(path, opened.bad_rows)
             if following is not None:
                 batches.on_end = partial(self._begin, following, table)
             if opened.lacks_columns:
@@ -243,7 +260,13 @@ class FilesIngest:
     def _open(self, path: str, table: TableMetadata | None) -> _OpenFile:
         known = with_agreed(None if table is None else schema_to_read(table), self._agreed.types)
         open_file = partial(
-            _open_for, path, table, known, self._options, may_be_empty=self._skips_empty
+            _open_for,
+            path,
+            table,
+            known,
+            self._options,
+            may_be_empty=self._skips_empty,
+            max_bad_rows=None if self._rejects is None else self._rejects.limit,
         )
         file: FileBatches
         try:
@@ -254,8 +277,9 @@ class FilesIngest:
                 file, absent = open_file(), ()
         except InputError as error:
             raise self._agreed.explained(error) from None
+        bad_rows = file.bad_rows
         batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
-        return _OpenFile(path, table, batches, absent, file.lacks_columns)
+        return _OpenFile(path, table, batches, absent, file.lacks_columns, bad_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +290,7 @@ class _OpenFile:
     batches: BatchesAhead
     not_promoted: tuple[str, ...]
     lacks_columns: bool
+    bad_rows: list[BadRow]
 
 
 def ingest_file(
@@ -298,8 +323,12 @@ def _open_for(
     options: IngestOptions,
     *,
     may_be_empty: bool,
+    max_bad_rows: int | None,
 ) -> FileBatches:
-    """Opens a file; columns whose values fit the known types get these."""
+    """Opens a file; columns whose values fit the known types get these.
+
+    max_bad_rows: how many rows may be left out; None for none.
+    """
     kind = kind_of(path)
     is_parquet = kind is not None and kind.format is FileFormat.PARQUET
     open_as = partial(
@@ -310,23 +339,28 @@ def _open_for(
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
         max_codes=0 if options.promotes else ANY_CODES,
     )
+    leaving_out = partial(
+        open_as, leaves_out_bad_rows=max_bad_rows is not None, max_bad_rows=max_bad_rows
+    )
     if known is None or options.on_conflict is OnConflict.ERROR:
-        return open_as(known)
+        return leaving_out(known)
     try:
         return open_as(known)
     except InputError:
         if table is None:
-            return open_as(None)
-        with open_table_file(path, options=options.text) as file:
+            return leaving_out(None)
+        with open_table_file(
+            path, options=options.text, leaves_out_bad_rows=max_bad_rows is not None
+        ) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
-        if not conflicts:
+        if not conflicts and max_bad_rows is None:
             raise
     # Columns of another kind cannot be read as the table's type; those of the same kind may.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
         return open_as(pa.schema([f for f in known if f.name not in other_kind]))
     except InputError:
-        return open_as(pa.schema([f for f in known if f.name not in dict(conflicts)]))
+        return leaving_out(pa.schema([f for f in known if f.name not in dict(conflicts)]))
 
 
 def ingest_batches(

@@ -1,0 +1,60 @@
+"""Puts rows of text files that can't be taken into a file of their own, with reasons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from compactor.common.counts import counted
+from compactor.common.setting_keys import MAX_REJECTS
+from compactor.errors import InputError
+from compactor.files.source import BadRow
+from compactor.files.whole import check_target, write_whole
+
+DEFAULT_MAX_REJECTS: Final = 1000
+
+
+class Rejects:
+    """The rejected rows of an ingest, held in memory, and a file with them."""
+
+    def __init__(self, path: str, limit: int = DEFAULT_MAX_REJECTS) -> None:
+        """limit: maximum rows of all files. Raises `UsageError` for a path that cannot be a file."""
+        check_target(path)
+        self.path = path
+        self.limit = limit
+        self._lines: list[str] = []
+        self._is_written = False
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def take(self, path: str, rows: Sequence[BadRow]) -> None:
+        """Adds the rejected rows of a file. Raises `InputError` for more than allowed."""
+        if len(self) + len(rows) > self.limit:
+            raise InputError(
+                f"{path}: with it, more than {counted(self.limit, 'row')} can't be taken, such as "
+                f"{rows[0].reason}; or raise ",
+                MAX_REJECTS,
+            )
+        self._lines += [_line(path, row) for row in rows]
+        self._is_written = self._is_written and not rows
+
+    def clear(self) -> None:
+        """Forgets all rows, because their files are read again."""
+        self._lines.clear()
+        self._is_written = False
+
+    def write(self) -> None:
+        """Writes the file, in place of an earlier one, before a commit makes the other rows visible.
+
+        Raises `UsageError` and `JobError`.
+        """
+        if not self._is_written:
+            write_whole(self.path, "".join(self._lines).encode(errors="replace"))
+            self._is_written = True
+
+
+def _line(path: str, row: BadRow) -> str:
+    said = {"file": path, "row": row.ordinal + 1, "reason": row.reason, "text": row.text}
+    return f"{json.dumps(said, ensure_ascii=False)}\n"
