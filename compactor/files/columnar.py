@@ -183,7 +183,7 @@ class ParquetBatches(FileBatches):
         except (OSError, *PROBLEMS) as error:
             if not _is_of_file(error):
                 raise
-            raise self._damaged(index, one_line(error)) from error
+            raise self._damaged(index, one_line(error), error) from error
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Converts the rows to the schema, except codes."""
@@ -209,22 +209,29 @@ class ParquetBatches(FileBatches):
     ) -> Iterator[pa.RecordBatch]:
         return _row_group(self._file, index, rows, columns or self._columns)
 
-    def _damaged(self, index: int, cause: str) -> InputError:
+    def _damaged(self, index: int, cause: str, error: Exception | None = None) -> InputError:
         """Returns the error of a row group that is unreadable or whose columns have wrong lengths.
 
-        Arrow's reader silently stops at the shortest column.
+        Arrow's reader silently stops at the shortest column. error: of the reader.
         """
         rows = self._file.metadata.row_group(index).num_rows
-        place = ""
+        place, lacks_reader = "", isinstance(error, pa.ArrowNotImplementedError)
         for name in self.schema.names:
             try:
                 found = sum(batch.num_rows for batch in self._group(index, _COUNTED_ROWS, [name]))
+                lacks_reader = False
                 own = f"it has {found:,} of {counted(rows, 'row')}" if found != rows else ""
-            except (OSError, *PROBLEMS) as error:
-                own = one_line(error) if _is_of_file(error) else ""
+            except (OSError, *PROBLEMS) as found_error:
+                own = one_line(found_error) if _is_of_file(found_error) else ""
+                lacks_reader = isinstance(found_error, pa.ArrowNotImplementedError)
             if own:
                 place, cause = f", column {name!r}", own
                 break
+        if lacks_reader:
+            return InputError(
+                f"{self.path}, row group {index}{place}: Arrow lacks a reader for it ({cause}): write it "
+                "again with another type, encoding or compression of the column, or without it"
+            )
         return InputError(
             f"{self.path}, row group {index}{place}: cannot be read: {cause}: the file is damaged; write "
             "it again"

@@ -79,4 +79,6 @@ def _unreadable(path: str, error: Exception, advice: str) -> InputError:
     cause = one_line(error)
     if "decrypt" in cause.lower():
         advice = "it is encrypted; decrypt it first"
+    elif isinstance(error, pa.ArrowNotImplementedError):
+        advice = "Arrow lacks a reader for it; write the file again with other types or compression"
     return InputError(f"{path}: cannot be read: {cause}: {advice}")

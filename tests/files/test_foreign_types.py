@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import InputError
+from compactor.files import columnar
 from tests.files.reading import refusal, table_of
 
 FRAMES = {
@@ -60,3 +64,21 @@ def test_columns_beside_can_be_read_once_the_column_is_left_out(tmp_path: Path) 
     FRAMES["column"].drop("v").write_parquet(path)
     assert table_of(str(path)).to_pylist() == [{"k": 1}]
     assert pq.read_schema(path).names == ["k"]
+
+
+def test_a_column_that_arrow_cannot_decode_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"k": [1], "v": [2]}), tmp_path / "a.parquet")
+    decoded = columnar._row_group
+
+    def row_group(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        columns = arguments[3] if len(arguments) > 3 else None
+        if columns is None or "v" in columns:
+            raise pa.ArrowNotImplementedError("Nested data conversions not implemented")
+        return decoded(*arguments)
+
+    monkeypatch.setattr(columnar, "_row_group", row_group)
+    message = refusal(str(tmp_path / "a.parquet"))
+    assert "row group 0, column 'v': Arrow lacks a reader for it" in message
+    assert "damaged" not in message
