@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -170,7 +170,9 @@ def _compact(
         check_quarantine(driver.log.latest)
         return
     engine = open_engine(master, max_tasks)
-    with progress("compact", None):
+    with progress("compact", None) as advance:
+        if isinstance(announcer, _Announcer):
+            announcer.advance = advance
         report = compact(driver, engine, listener=listener)
     if as_json:
         echo_json(report.to_json())
@@ -183,15 +185,26 @@ def _compact(
 
 class _Announcer(Silent):
     """A listener that prints compactions when they begin (on terminals only) and failed attempts, on
-    stderr."""
+    stderr, and shows how many bytes of all compactions that were begun are done."""
+
+    def __init__(self) -> None:
+        self.advance: Callable[[int, int], None] = lambda _done, _total: None
+        self._done_bytes = self._total_bytes = 0
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:  # noqa: ARG002
+        self._total_bytes += sum(compaction.spec.size_bytes for compaction in compactions)
+        self.advance(self._done_bytes, self._total_bytes)
         if (console := terminal()) is None:
             return
         for compaction in compactions:
             console.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
+        if finished.outcome.failure:
+            self._total_bytes -= finished.compaction.spec.size_bytes  # decided again, if at all
+        else:
+            self._done_bytes += finished.compaction.spec.size_bytes
+        self.advance(self._done_bytes, self._total_bytes)
         if finished.outcome.is_of_machine:
             return  # reported by the error that ends the command
         if finished.outcome.failure and not finished.is_void:

@@ -39,26 +39,37 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 
 
 @contextmanager
-def progress(description: str, total: int | None) -> Iterator[Any]:
+def progress(description: str, total: int | None, begun: int = 0) -> Iterator[Any]:
     """Shows a progress bar on stderr while the block runs, on terminals only, and not among JSON log lines.
-    Yields `advance(to, total=None)`."""
+
+    begun: what was done before the block. Yields `advance(to, total=None)`.
+    """
     if (console := terminal()) is None:
         yield _nothing
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=console,
         transient=True,
     )
     with _shown(bar):
-        task = bar.add_task(description, total=total)
+        task = bar.add_task(description, total=total, completed=begun)
 
         def advance(to: int, total: int | None = None) -> None:
+            # Without a total the one before stays.
             bar.update(task, completed=to, total=total)
 
         yield advance

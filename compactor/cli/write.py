@@ -33,7 +33,7 @@ from compactor.errors import (
 from compactor.files.text_options import TextOptions
 from compactor.settings.properties import told_by
 from compactor.telemetry.metrics import mapping
-from compactor.write.ingest import Adding, ByteProgress, FilesIngest, IngestReport
+from compactor.write.ingest import Adding, ByteProgress, FilesIngest, IngestReport, OnFile
 from compactor.write.ingest.rejects import DEFAULT_MAX_REJECTS, Rejects
 from compactor.write.ingest.settings import IngestSettings
 from lsm_fragment.errors import FormatError
@@ -136,7 +136,7 @@ def ingest_command(
             ) as ingest,
             _saying_what_was_added(files, reports, in_one_commit=one_commit or adding.is_whole),
         ):
-            for report in ingest.add(files, _progress_of, in_one_commit=one_commit):
+            for report in ingest.add(files, _progress_over(files), in_one_commit=one_commit):
                 reports.append(report)
                 for name in report.not_promoted:
                     why = f": {report.path} has no column {name!r}; nothing was promoted"
@@ -201,10 +201,20 @@ def _rejects(path: str | None, limit: int | None, files: Sequence[str]) -> Rejec
     return Rejects(path, DEFAULT_MAX_REJECTS if limit is None else limit)
 
 
-@contextmanager
-def _progress_of(path: str) -> Iterator[ByteProgress]:
-    with progress(f"ingest {Path(path).name}", None) as advance:
-        yield advance
+def _progress_over(files: Sequence[str]) -> OnFile:
+    """Returns what an ingest enters with each file: it shows how many bytes of all files are read."""
+    before, total = {}, 0
+    for path in files:
+        before[path] = total
+        total += Path(path).stat().st_size
+
+    @contextmanager
+    def on_file(path: str) -> Iterator[ByteProgress]:
+        begun = before[path]
+        with progress(f"ingest {Path(path).name}", total, begun) as advance:
+            yield lambda done, _bytes_of_file: advance(begun + done)
+
+    return on_file
 
 
 @contextmanager
