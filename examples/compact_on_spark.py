@@ -8,15 +8,26 @@ From a shell: `compactor compact ./clicks --master 'local[2]'`, or deploy/spark-
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from compactor import Policy, Strategy, Table
-from compactor.spark import register
+
+try:
+    from pyspark.sql import SparkSession
+
+    from compactor.spark import register
+except ModuleNotFoundError as missing:
+    raise SystemExit(
+        f"{missing.name} is not installed: pip install 'lsm-compactor[spark]'"
+    ) from None
+
+if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+    raise SystemExit("there is no Java: install 17 or newer, such as openjdk-17-jre-headless")
 
 
 def clicks(seed: int, rows: int = 2_000) -> pa.Table:

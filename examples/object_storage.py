@@ -13,9 +13,13 @@ import os
 import boto3
 import numpy as np
 import pyarrow as pa
-from moto.server import ThreadedMotoServer
 
 from compactor import CompactionSettings, Policy, Strategy, Table
+
+try:
+    from moto.server import ThreadedMotoServer
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install 'moto[server]'") from None
 
 os.environ |= {
     "AWS_ACCESS_KEY_ID": "example",

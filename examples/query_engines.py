@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from compactor import IngestOptions, Table, WriterOptions
+
+try:
+    import duckdb
+    import pandas  # noqa: F401 - PyArrow makes its frames
+    import polars as pl
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"{missing.name} is not installed: pip install duckdb polars pandas") from None
 
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
 ZONES = ["Airport", "Harbour", "Old Town", "Station", "University"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,46 @@ def test_an_example_runs_and_shows_what_it_is_about(name: str, tmp_path: Path) -
     assert done.returncode == 0, done.stdout[-3000:]
     for shown in SHOWN[name]:
         assert shown in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [
+        ("query_engines.py", "duckdb", "duckdb polars pandas"),
+        ("query_engines.py", "pandas", "duckdb polars pandas"),
+        ("query_engines.py", "polars", "duckdb polars pandas"),
+        ("object_storage.py", "moto", "'moto[server]'"),
+        ("compact_on_spark.py", "pyspark", "'lsm-compactor[spark]'"),
+    ],
+)
+def test_an_example_without_its_extra_names_it_in_one_line(
+    name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for known in [known for known in sys.modules if known.split(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.setattr(sys, "meta_path", [_Without(module), *sys.meta_path])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert left.value.code == f"{module} is not installed: pip install {extra}"
+
+
+def test_an_example_for_spark_without_java_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _program: None)
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(EXAMPLES / "compact_on_spark.py"), run_name="__main__")
+    assert str(left.value.code).startswith("there is no Java: install 17")
+
+
+class _Without:
+    """A finder that finds a package missing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name.split(".")[0] == self._name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=self._name)
 
 
 def test_every_example_is_run_and_listed() -> None:
