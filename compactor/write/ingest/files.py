@@ -279,10 +279,17 @@ class FilesIngest:
             raise self._agreed.explained(error) from None
         bad_rows = file.bad_rows
         batches = BatchesAhead(file, self._reader, is_free=self._pool.threads > 1)
-        return _OpenFile(path, table, batches, absent, file.lacks_columns, bad_rows)
+        return _OpenFile(
+            path=path,
+            table=table,
+            batches=batches,
+            not_promoted=absent,
+            lacks_columns=file.lacks_columns,
+            bad_rows=bad_rows,
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenFile:
     path: str
     table: TableMetadata | None
