@@ -29,6 +29,7 @@ from compactor.cli.telemetry import Telemetry, log_options, traces_of_environmen
 from compactor.common import interrupts
 from compactor.common.logs import is_json
 from compactor.compaction.driver import Driver, DriverSettings
+from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Silent
 from compactor.compaction.worker import Worker
 from compactor.errors import TableNotFoundError, UsageError
@@ -153,7 +154,8 @@ def watch_command(
             teller = FleetTeller(events, told)
             documents["/tables"] = teller.tables
             fleet = open_fleet(config, Opening(told, lease_seconds(master)), teller)
-            engine = open_engine(master, max_tasks)
+            if (engine := _opened_engine(master, max_tasks, events)) is None:
+                return
             health.started()
             events.say("watching", config=config, slots=engine.slots, **served)
             with contextlib.closing(fleet):
@@ -169,12 +171,7 @@ def watch_command(
         drivers = [Driver(told.open_log(table), drives) for table in tables]
         for driver in drivers:
             told.begin_compactions(driver)
-        try:
-            # Unlike a compaction, a start of Spark has nothing to bring to its end.
-            with interrupts.delivered():
-                engine = open_engine(master, max_tasks)
-        except KeyboardInterrupt:
-            events.say("stopped", done=0, void=0, failed=0)
+        if (engine := _opened_engine(master, max_tasks, events)) is None:
             return
         health.started()
         events.say("watching", tables=list(tables), slots=engine.slots, **served)
@@ -183,6 +180,16 @@ def watch_command(
             worker = Worker(drivers, engine, listener=told.listener(*listeners))
             worker.run(stop, poll_seconds=poll_seconds, drain_seconds=drain_seconds)
         events.say("stopped", done=events.done, void=events.void, failed=events.failures)
+
+
+def _opened_engine(master: str | None, max_tasks: int | None, events: Events) -> Engine | None:
+    """Opens the engine; None if a signal came meanwhile: a start of Spark has nothing to bring to its end."""
+    try:
+        with interrupts.delivered():
+            return open_engine(master, max_tasks)
+    except KeyboardInterrupt:
+        events.say("stopped", done=0, void=0, failed=0)
+        return None
 
 
 def _check_kind(
