@@ -16,7 +16,6 @@ from pyarrow import types as pt
 
 from compactor.common.ahead import Ahead
 from compactor.common.counts import counted
-from compactor.common.setting_keys import MAX_REJECTS
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
@@ -358,8 +357,7 @@ class TextBatches(FileBatches, Generic[Block]):
         if self._max_bad_rows is not None and count > self._max_bad_rows:
             raise InputError(
                 f"{self.path}: more than {counted(self._max_bad_rows, 'row')} can't be taken, such as "
-                f"{reason}; or raise ",
-                MAX_REJECTS,
+                f"{reason}; or raise --max-rejects"
             )
 
     def _numbered_blocks(self) -> Iterator[tuple[int, Block]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from compactor.errors import UsageError
+from compactor.resources.packages import Extra, required
 
 _MASTER: Final = re.compile(
     r"local(\[([1-9]\d*|\*)(\s*,\s*[1-9]\d*)?\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+"
@@ -29,6 +30,12 @@ def lacking() -> str | None:
     if not (Path(home, "bin", "java").exists() if home else shutil.which("java")):
         return "there is no Java"
     return None
+
+
+def check_installed() -> None:
+    """Raises `UsageError` without PySpark."""
+    with required(Extra.SPARK, "Spark", ", or run without it by --master in-process"):
+        import pyspark  # noqa: F401 - imported here, since it is an extra
 
 
 def check_master(master: str | None) -> None:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from compactor.errors import JobError, UsageError
-from compactor.resources.packages import Extra, required
 from compactor.resources.scratch import ScratchFolder
-from compactor.spark.masters import check_master, is_submitted
+from compactor.spark.masters import check_installed, check_master, is_submitted
 from compactor.spark.starting import starting_jvm
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
@@ -48,9 +47,10 @@ def open_session(master: str | None) -> SparkSession:
     Raises `UsageError` if PySpark or Java is missing, or the master is unknown.
     """
     check_master(master)
-    with required(Extra.SPARK, "Spark", ", or run without it by --master in-process"):
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
+    check_installed()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
     # Python workers of a local master must run the interpreter that has this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("lsm-compactor")

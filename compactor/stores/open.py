@@ -90,11 +90,12 @@ def _registered(scheme: str) -> Callable[[str], Folder] | None:
         raise UsageError(f"{names} both open {scheme}: addresses: remove one of their packages")
     if not found:
         return None
+    entry_point = found[0]
     try:
-        opener: Callable[[str], Folder] = found[0].load()
+        opener: Callable[[str], Folder] = entry_point.load()
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"{scheme}: addresses are opened by {found[0].value}, which can't be loaded "
+            f"{scheme}: addresses are opened by {entry_point.value}, which can't be loaded "
             f"({type(error).__name__}): install its package again"
         ) from error
     return opener

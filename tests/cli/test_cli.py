@@ -112,7 +112,7 @@ def test_ingest_compact_verify_export_and_head_agree(
         cli("ingest", table_url, *files, *SORT_BY, "--rows-per-fragment", 80, "--json")
     )
     assert report == {"version": 1, "files": 4, "rows": 800, "fragments": 12,
-                      "superseded_rows": 0, "bytes_written": report["bytes_written"],
+                      "superseded_rows": 0, "rejected_rows": 0, "bytes_written": report["bytes_written"],
                       "sort_of_file": None, "replaced_rows": 0}  # fmt: skip
     report = json.loads(
         cli("compact", table_url, "--strategy", "full", "--master", "in-process", "--json")

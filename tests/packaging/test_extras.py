@@ -45,12 +45,14 @@ Done = tuple[int, str, str]
 """Exit code, stdout and stderr of a command."""
 
 WITHOUT: Final = {
+    Extra.AZURE: ["head", "az://container/t"],
+    Extra.GCS: ["head", "gs://bucket/t"],
     Extra.PIPELINES: ["run", "sums.json"],
     Extra.PLOT: ["simulate", "--ingest", "1MiB/s", "--duration", "1h", "--plot", "a.png"],
     Extra.PUBLISH: ["publish", "t", "copy", "--as", "delta"],
     Extra.REPORT: ["report", "t", "-o", "r.html"],
     Extra.S3: ["head", "s3://bucket/t"],
-    Extra.SPARK: ["compact", "t", "--strategy", "full"],
+    Extra.SPARK: ["compact", "t", "--strategy", "full", "--master", "local[1]"],
     Extra.WORKER: ["watch", "t", "--master", "in-process", "--metrics-port", "0"],
 }
 """A command that needs the extra."""

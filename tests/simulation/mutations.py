@@ -527,7 +527,7 @@ MUTATIONS = [
     Mutation("an unknown outcome is no success", _unknown_counts_as(True)),
     Mutation("whose a version is, its commit id says", _what_exists_is_not_ours, hazards=(_TWICE,)),
     Mutation("changes are prepared afresh for every try", _changes_are_prepared_once, 0, spawn_many),
-    Mutation("a compaction stands only while its lease does", _a_void_compaction_is_committed, 190, spawn_many),
+    Mutation("a compaction stands as long as its lease", _a_void_compaction_is_committed, 190, spawn_many),
     Mutation("rows deleted meanwhile are carried", _deleted_rows_are_not_carried, 0, spawn_deletes),
     Mutation("each delete until the commit is carried", _deleted_rows_are_carried_once, 0, spawn_deletes),
     Mutation("rows are carried by the row order", _places_are_those_of_the_inputs, 0, spawn_deletes),

@@ -180,7 +180,7 @@ class FilesIngest:
         opened = self._take_begun(path, table) or self._open(path, table)
         with opened.batches as batches:
             if self._rejects is not None:
-                self._rejects.take(path, opened.bad_rows)
+                self._rejects.add(path, opened.bad_rows)
             if following is not None:
                 batches.on_end = partial(self._begin, following, table)
             if opened.lacks_columns:

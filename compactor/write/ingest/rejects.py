@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from compactor.common.counts import counted
-from compactor.common.setting_keys import MAX_REJECTS
 from compactor.errors import InputError
 from compactor.files.source import BadRow
 from compactor.files.whole import check_target, write_whole
@@ -29,13 +28,12 @@ class Rejects:
     def __len__(self) -> int:
         return len(self._lines)
 
-    def take(self, path: str, rows: Sequence[BadRow]) -> None:
+    def add(self, path: str, rows: Sequence[BadRow]) -> None:
         """Adds the rejected rows of a file. Raises `InputError` for more than allowed."""
         if len(self) + len(rows) > self.limit:
             raise InputError(
                 f"{path}: with it, more than {counted(self.limit, 'row')} can't be taken, such as "
-                f"{rows[0].reason}; or raise ",
-                MAX_REJECTS,
+                f"{rows[0].reason}; or raise --max-rejects"
             )
         self._lines += [_line(path, row) for row in rows]
         self._is_written = self._is_written and not rows
