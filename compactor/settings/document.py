@@ -76,9 +76,9 @@ class Document:
             raise document.fail((), "this is not a mapping of names to values")
         if (twice := _first_twice(tree)) is not None:
             raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: leave one out")
-        odd = next((key for key in value if not isinstance(key, str)), None)
-        if odd is not None:
-            raise document.fail((), f"{odd!r} stands where a name should; put it in quotes")
+        for key in value:
+            if not isinstance(key, str):
+                raise document.fail((), f"{key!r} stands where a name should; put it in quotes")
         document.root = value
         return document
 

@@ -172,6 +172,7 @@ def test_a_source_that_is_not_there_is_named(tmp_path: Path) -> None:
     "text",
     [
         "nodes: {1: 2}",
+        "null: 2\n" + GOOD,
         "nodes: {a: {source: {null: x}}}",
         "nodes: &x {a: *x}",
         "a: " + "[" * 5000,
