@@ -106,6 +106,16 @@ def test_rejects_are_in_their_file_before_the_rest_is_in_the_table(
     assert len(rejected(tmp_path / "bad.ndjson")) == 1
 
 
+def test_rows_of_a_file_that_is_not_added_are_no_rejects(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,t\n1,x\nbad\n")
+    (tmp_path / "b.csv").write_text("t,u\nx,y\nbad\n")
+    assert ingest(tmp_path, str(tmp_path / "a.csv"), "--sort-by", "k") == 0
+    files = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    assert ingest(tmp_path, *files) == 3
+    assert keys(tmp_path) == [1, 1]
+    assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == files[:1]
+
+
 def test_a_run_without_rejects_leaves_an_empty_file_in_place_of_an_earlier_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

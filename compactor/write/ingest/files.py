@@ -130,6 +130,7 @@ class FilesIngest:
                 commit = NextCommit(
                     self._store, self._log, latest, self._adding, is_whole=in_one_commit
                 )
+            rejected = 0 if self._rejects is None else len(self._rejects)
             try:
                 with on_file(path) as on_progress:
                     self._read(path, following, commit, on_progress)
@@ -139,10 +140,12 @@ class FilesIngest:
                 if isinstance(error, InputError) and may_agree and self._agree(paths):
                     commit.discard()
                     if self._rejects is not None:
-                        self._rejects.clear()
+                        self._rejects.forget_after(0)
                     yield from self.add(paths, on_file, in_one_commit=in_one_commit)
                     return
                 if not in_one_commit:
+                    if self._rejects is not None:
+                        self._rejects.forget_after(rejected)
                     yield from self._made(commit)
                 raise
             if commit.is_full:

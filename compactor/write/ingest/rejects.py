@@ -38,10 +38,11 @@ class Rejects:
         self._lines += [_line(path, row) for row in rows]
         self._is_written = self._is_written and not rows
 
-    def clear(self) -> None:
-        """Forgets all rows, because their files are read again."""
-        self._lines.clear()
-        self._is_written = False
+    def forget_after(self, count: int) -> None:
+        """Forgets all rows but the first ones, because their files are read again, or not added."""
+        if len(self) > count:
+            del self._lines[count:]
+            self._is_written = False
 
     def write(self) -> None:
         """Writes the file, in place of an earlier one, before a commit makes the other rows visible.
