@@ -44,7 +44,9 @@ def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None
     """
     config = load_fleet(path)
     now = (clock or SystemClock()).now_unix_ms()
-    places = found(list(map(Pattern.of, config.entries)))
+    places, unanswered = found(list(map(Pattern.of, config.entries)))
+    for _, error in unanswered:
+        raise error
     members = [
         Member(place=place, url=url, entry=entry, changed_ms=now)
         for url, (place, entry) in sorted(places.items())

@@ -8,8 +8,9 @@ from datetime import tzinfo
 from typing import Final, TypeAlias
 
 from compactor.fleet.chores import Chore, Job, Runner
+from compactor.fleet.config import PublishRules, RetentionRules, VacuumRules
 from compactor.fleet.member import Member
-from compactor.fleet.times import first_within, next_run
+from compactor.fleet.times import first_within, is_within, next_run
 from compactor.fleet.told import Told
 from compactor.lakes.publish_report import PublishReport
 
@@ -52,7 +53,7 @@ class Agenda:
             for member in members.values()
             if member.version and not member.has_left
             for chore, when in due_of(member, now, zone)
-            if when <= now
+            if when <= now and _may_start(member, chore, now, zone)
         ]
         if due:
             _, url, chore = min(due)
@@ -86,12 +87,23 @@ def _remembered(member: Member, chore: Chore, now: int, zone: tzinfo) -> int:
 
 
 def _planned(member: Member, chore: Chore, now: int, zone: tzinfo) -> int:
+    rules = _rules(member, chore)
+    if rules.every is None:
+        return now
+    return next_run(f"{chore} {member.url}", rules.every, rules.between, now, zone)
+
+
+def _may_start(member: Member, chore: Chore, now: int, zone: tzinfo) -> bool:
+    """Says whether a chore's windows let it start: others, or its failure, may have held it up."""
+    between = _rules(member, chore).between
+    return not between or is_within(between, now, zone)
+
+
+def _rules(member: Member, chore: Chore) -> VacuumRules | PublishRules | RetentionRules:
     rules = {
         Chore.VACUUM: member.entry.vacuum,
         Chore.PUBLISH: member.entry.publish,
         Chore.RETENTION: member.entry.retention,
     }[chore]
     assert rules is not None, "asked only for chores that the entry has"
-    if rules.every is None:
-        return now
-    return next_run(f"{chore} {member.url}", rules.every, rules.between, now, zone)
+    return rules

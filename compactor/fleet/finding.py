@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from compactor.errors import CompactorError
 from compactor.fleet.config import Entry
 from compactor.stores.base import Folder
 from compactor.stores.open import open_store
@@ -62,6 +63,11 @@ class Pattern:
             if not any(fnmatchcase(path, unwanted) for unwanted in self.entry.but_not):
                 yield Place(self.root, path)
 
+    def may_match(self, url: str) -> bool:
+        """Says whether a table could be one of this entry's, as far as its folder tells."""
+        root = self.root.url.rstrip("/")
+        return url == root or url.startswith(f"{root}/")
+
     def _below(self, path: str, parts: Sequence[str]) -> Iterator[str]:
         if not parts:
             yield path
@@ -76,13 +82,36 @@ class Pattern:
             yield from self._below(f"{base}{name}", rest)
 
 
-def found(patterns: Iterable[Pattern]) -> dict[str, tuple[Place, Entry]]:
-    """Returns all places by address; each belongs to the first entry that matches it. Raises `StoreError`."""
-    places: dict[str, tuple[Place, Entry]] = {}
+class Found(NamedTuple):
+    """The places that a fleet's entries match."""
+
+    places: dict[str, tuple[Place, Entry]]
+    """By address; each belongs to the first entry that matches it."""
+    unanswered: list[tuple[Pattern, CompactorError]]
+    """Entries that could not be asked for theirs."""
+
+    def is_known(self, url: str) -> bool:
+        """Says whether all entries that could match an address were asked."""
+        return url in self.places or not _may_match(self.unanswered, url)
+
+
+def found(patterns: Iterable[Pattern]) -> Found:
+    """Looks for all places. One entry's store that does not answer keeps no other from being asked."""
+    result = Found({}, [])
     for pattern in patterns:
-        for place in pattern.places():
-            places.setdefault(place.url, (place, pattern.entry))
-    return places
+        try:
+            places = list(pattern.places())
+        except CompactorError as error:
+            result.unanswered.append((pattern, error))
+            continue
+        for place in places:
+            if not _may_match(result.unanswered, place.url):
+                result.places.setdefault(place.url, (place, pattern.entry))
+    return result
+
+
+def _may_match(unanswered: Sequence[tuple[Pattern, CompactorError]], url: str) -> bool:
+    return any(pattern.may_match(url) for pattern, _ in unanswered)
 
 
 def has_news(place: Place, known: int) -> bool:

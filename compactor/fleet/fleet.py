@@ -170,6 +170,8 @@ class Fleet(Silent):
             has_to = member.has_left or member.has_new_rules
             if not (is_many or has_to) or not member.can_close:
                 continue
+            # The last look may have been by the old rules.
+            member.is_to_look = member.is_to_look or member.has_new_rules
             fragments -= _fragments(member)
             assert member.driver is not None
             self._closed.append(member.driver)

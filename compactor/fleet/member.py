@@ -56,8 +56,10 @@ class Member:
 
     @property
     def can_close(self) -> bool:
-        """Whether the driver can be opened anew without loss."""
-        return self.driver is not None and self.driver.is_at_rest and self.retry_ms is None
+        """Whether the driver can be opened anew without loss. What a table that has left waits to try again
+        never comes."""
+        is_done = self.retry_ms is None or self.has_left
+        return self.driver is not None and self.driver.is_at_rest and is_done
 
     def waited_seconds(self, now_ms: int) -> float:
         return 0.0 if self.since_ms is None else max(0, now_ms - self.since_ms) / 1000

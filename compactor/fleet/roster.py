@@ -92,11 +92,11 @@ class Roster:
     def _find(self, now: int) -> None:
         seconds = self._config.find_seconds
         self._find_ms = now + round(seconds * 1000)
-        try:
-            places = found(self._patterns)
-        except CompactorError as error:
-            self._told.warned("tables were not looked for", error, seconds)
-            return
+        now_found = found(self._patterns)
+        for pattern, error in now_found.unanswered:
+            subject = f"tables of {pattern.entry.at} were not looked for"
+            self._told.warned(subject, error, seconds)
+        places = now_found.places
         for url, (place, entry) in places.items():
             member = self._members.get(url)
             if member is None:
@@ -111,4 +111,5 @@ class Roster:
                 member.entry, member.due_ms = entry, {}
                 member.is_to_look = member.has_new_rules = True
         for url, member in self._members.items():
-            member.has_left = url not in places
+            if now_found.is_known(url):
+                member.has_left = url not in places

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from compactor.errors import ConfigError
+from compactor.errors import ConfigError, StoreUnreachableError
 from compactor.fleet import finding
 from compactor.fleet.chores import Chore
 from compactor.fleet.config import Entry, RetentionRules, VacuumRules
 from compactor.fleet.state import State
-from compactor.fleet.times import Window
-from compactor.stores.base import Folder
+from compactor.fleet.times import Window, is_within
+from compactor.stores.base import Folder, ObjectInfo
 from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Time
 
 EAGER = (("level0_trigger_runs", 2),)
@@ -37,6 +39,10 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> MemoryFolder:
 def fill(folder: MemoryFolder, path: str, appends: int = DUE) -> None:
     for number in range(appends):
         folder.append(path, number)
+
+
+def failing(*_: object, **__: object) -> Iterator[ObjectInfo]:
+    raise StoreUnreachableError("no answer")
 
 
 def test_tables_are_found_as_they_appear_compacted_and_forgotten_when_they_go(
@@ -137,12 +143,93 @@ def test_a_store_that_does_not_answer_is_told_and_asked_again(folder: MemoryFold
     folder.append("a", 9)
     fleet.run(600)
     told = [event[1] for event in fleet.heard.events if event[0] == "warned"]
-    assert "tables were not looked for" in told
+    assert f"tables of {ALL.at} were not looked for" in told
     assert "memory://lake/a" in told
     assert [state.state for state in fleet.fleet.states()] == [State.FAILING]
     folder.is_reachable = True
     fleet.run(400)
     assert folder.fragments("a") == 1
+
+
+def test_an_entry_that_cannot_be_listed_keeps_no_other_waiting(
+    folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(folder, "a")
+    gone = MemoryFolder(folder.clock)
+    gone.url, gone.is_reachable = "memory://gone", False
+    folders = {folder.url: folder, gone.url: gone}
+    monkeypatch.setattr(finding, "open_store", folders.__getitem__)
+    fleet = MemoryFleet(folder, Settled(Entry(at="memory://gone/*"), ALL))
+    fleet.run(30)
+    assert folder.fragments("a") == 1
+
+
+def test_a_table_joins_no_later_entry_while_the_first_that_may_match_cannot_be_listed(
+    folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(folder, "a")
+    first = Entry(at="memory://lake/[ab]")
+    listed, answers = finding.Pattern.places, False
+
+    def some(pattern: finding.Pattern) -> Iterator[finding.Place]:
+        if pattern.entry == first and not answers:
+            raise StoreUnreachableError("no answer")
+        return listed(pattern)
+
+    monkeypatch.setattr(finding.Pattern, "places", some)
+    fleet = MemoryFleet(folder, Settled(first, ALL))
+    fleet.run(30)
+    assert fleet.fleet.states() == []
+    answers = True
+    fleet.run(60)
+    assert [state.entry for state in fleet.fleet.states()] == [first.at]
+    answers = False
+    fleet.run(120)
+    assert [state.entry for state in fleet.fleet.states()] == [first.at]
+
+
+def test_a_table_that_fails_and_leaves_is_forgotten(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(30)
+    folder.append("a", 9)
+    folder.tables["a"].list = failing  # type: ignore[method-assign]
+    [member] = fleet.fleet._roster.members.values()
+    member.is_to_look = True
+    fleet.run(2)
+    assert member.retry_ms is not None
+    del folder.tables["a"]
+    fleet.run(200)
+    assert fleet.heard.events[-1] == ("left", "memory://lake/a")
+
+
+def test_new_rules_count_at_once_for_a_table_that_fails(folder: MemoryFolder) -> None:
+    fill(folder, "a")
+    source = Settled(Entry(at=ALL.at))
+    fleet = MemoryFleet(folder, source)
+    fleet.run(30)
+    store = folder.tables["a"]
+    listed, store.list = store.list, failing  # type: ignore[method-assign]
+    [member] = fleet.fleet._roster.members.values()
+    member.is_to_look = True
+    fleet.run(2)
+    assert member.retry_ms is not None
+    store.list = listed  # type: ignore[method-assign]
+    source.change(ALL)
+    fleet.run(60)
+    assert folder.fragments("a") == 1
+
+
+def test_a_vacuum_that_failed_is_tried_again_only_in_its_windows(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    vacuum = VacuumRules.model_validate({"every": 86_400, "between": "17:00-17:10"})
+    entry = replace(ALL, vacuum=vacuum)
+    fleet = MemoryFleet(folder, Settled(entry))
+    fleet.failing_chores.add("memory://lake/a")
+    fleet.run(3 * 86_400)
+    ended = [when for _, _, when in fleet.heard.chores]
+    assert len(ended) > 3
+    assert all(is_within(vacuum.between, when, ZoneInfo("UTC")) for when in ended)
 
 
 def test_vacuums_run_on_schedule_and_what_fails_is_tried_again(folder: MemoryFolder) -> None:
