@@ -192,13 +192,13 @@ class Fleet(Silent):
 
     def _chosen(self, now: int, free_slots: int) -> list[Member]:
         quiet = self._quiet(now)
+        for member in self._open.values():
+            if member.driver is not None and not member.may_begin(quiet):
+                member.driver.waits_for_quiet = False  # or it would hold up all others for hours
         waiting = {
             member.url: list(member.left_bytes)
             for member in self._roster.members.values()
-            if member.left_bytes
-            and not member.has_left
-            and member.entry.at not in quiet
-            and _is_ready(member, now)
+            if member.left_bytes and member.may_begin(quiet) and _is_ready(member, now)
         }
         chosen: list[Member] = []
         for _ in range(free_slots):

@@ -5,6 +5,7 @@ A table at rest is a version and a few times: its snapshot is read again when it
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from compactor.compaction.driver import Driver
@@ -56,10 +57,23 @@ class Member:
 
     @property
     def can_close(self) -> bool:
-        """Whether the driver can be opened anew without loss. What a table that has left waits to try again
-        never comes."""
-        is_done = self.retry_ms is None or self.has_left
-        return self.driver is not None and self.driver.is_at_rest and is_done
+        """Whether the driver can be opened anew without loss.
+
+        What a table that has left or a driver of old rules waits to try again, it would wait for without end.
+        """
+        if self.driver is None:
+            return False
+        if self.has_left or self.has_new_rules:
+            return not self.running
+        return self.driver.is_at_rest and self.retry_ms is None
+
+    def may_begin(self, quiet: Collection[str]) -> bool:
+        """Says whether merges may begin. The driver of old rules is closed once it runs none.
+
+        quiet: the entries in their quiet hours.
+        """
+        has_old_driver = self.has_new_rules and self.driver is not None
+        return not self.has_left and not has_old_driver and self.entry.at not in quiet
 
     def waited_seconds(self, now_ms: int) -> float:
         return 0.0 if self.since_ms is None else max(0, now_ms - self.since_ms) / 1000

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from compactor.compaction.driver import Driver
 from compactor.errors import ConfigError, StoreUnreachableError
 from compactor.fleet import finding
 from compactor.fleet.chores import Chore
@@ -133,6 +134,43 @@ def test_no_merge_begins_in_quiet_hours_and_waiting_is_shown(folder: MemoryFolde
     assert state.waiting_seconds > 3300
     fleet.run(200)
     assert folder.fragments("a") == 1
+
+
+def test_a_table_in_quiet_hours_that_has_to_be_merged_alone_holds_up_no_other(
+    folder: MemoryFolder,
+) -> None:
+    fill(folder, "a")
+    quiet = Entry(at="memory://lake/[a]", quiet=(Window.parse("15:00-17:00"),), properties=EAGER)
+    fleet = MemoryFleet(folder, Settled(quiet, ALL))
+    fleet.run(30)
+    driver = fleet.fleet._roster.members["memory://lake/a"].driver
+    assert driver is not None
+    driver.waits_for_quiet = True
+    fill(folder, "b")
+    fleet.run(120)
+    assert [folder.fragments(path) for path in ("a", "b")] == [DUE, 1]
+
+
+@pytest.mark.parametrize("change", ["has_left", "has_new_rules"])
+def test_a_table_that_left_or_has_new_rules_begins_nothing_until_its_driver_is_closed(
+    folder: MemoryFolder, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(folder, "a", 1)
+    fleet = MemoryFleet(folder, Settled(ALL)).fleet
+    fleet.turns(1)
+    [(driver, _)] = fleet.turns(1)
+    [member] = fleet._roster.members.values()
+    member.is_to_look, member.left_bytes = False, (1,)
+    running = 1
+    monkeypatch.setattr(Driver, "running", property(lambda _: running))
+    monkeypatch.setattr(Driver, "is_at_rest", property(lambda _: False))
+    assert [most for _, most in fleet.turns(1)] == [1]
+    setattr(member, change, True)
+    assert fleet.turns(1) == []
+    assert fleet.closed() == []
+    running = 0
+    fleet.turns(1)
+    assert fleet.closed() == [driver]
 
 
 def test_a_store_that_does_not_answer_is_told_and_asked_again(folder: MemoryFolder) -> None:
