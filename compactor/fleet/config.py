@@ -205,7 +205,8 @@ def _fleet_of(document: Document) -> FleetConfig:
     for number, entry in enumerate(entries):
         if entry.at in seen:
             raise document.fail_at(
-                ("tables", number, "at"), f"{entry.at} is named twice: leave one entry out"
+                ("tables", number, "at"),
+                f"tables[{seen[entry.at]}] names the same: leave one entry out",
             )
         seen[entry.at] = number
     return FleetConfig(

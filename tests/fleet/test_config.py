@@ -89,6 +89,13 @@ def test_a_mistake_is_refused_by_line_and_key(old: str, new: str, place: str) ->
         parse_fleet(GOOD.replace(old, new), "fleet.yaml")
 
 
+def test_an_address_with_a_key_is_not_repeated_when_it_comes_twice() -> None:
+    entry = "  - at: s3://KEY:SECRET@lake/logs\n"
+    with refuses(ConfigError, "tables[0]") as caught:
+        parse_fleet(f"tables:\n{entry * 2}", "fleet.yaml")
+    assert "SECRET" not in str(caught.value)
+
+
 def test_a_file_without_tables_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with refuses(ConfigError, "tables"):
         parse_fleet("poll: 5s", "fleet.yaml")
