@@ -37,6 +37,8 @@ _MAX_OPEN_TABLES: Final = 64
 _MAX_OPEN_FRAGMENTS: Final = 200_000
 """Keep the snapshots of this many fragments of tables at rest, some 200 MB, and of so many tables."""
 _MAX_POLL_BACKOFF_SECONDS: Final = 300.0
+_MAX_PAUSE_SECONDS: Final = 10.0
+"""Read the file this often, however seldom tables are asked. Long pauses would look like a stalled loop."""
 
 OpenDriver: TypeAlias = Callable[[Member], Driver]
 
@@ -101,8 +103,9 @@ class Fleet(Silent):
             return 0.0
         due = [self._roster.find_ms, self._report_ms, *(member.poll_ms for member in members)]
         due += [member.look_ms for member in members if member.look_ms is not None]
+        longest = min(self._roster.config.poll_seconds, _MAX_PAUSE_SECONDS)
         # What is due within a second is done in one round.
-        return max(1.0, min(self._roster.config.poll_seconds, (min(due) - now) / 1000))
+        return max(1.0, min(longest, (min(due) - now) / 1000))
 
     def close(self) -> None:
         if self._pool is not None:

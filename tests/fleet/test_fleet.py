@@ -122,6 +122,15 @@ def test_a_change_of_the_file_counts_at_once_and_a_bad_one_leaves_all_as_it_was(
     ]
 
 
+def test_no_pause_is_so_long_that_the_worker_seems_stalled(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    names = ("poll_seconds", "slowest_poll_seconds", "find_seconds", "report_seconds")
+    fleet = MemoryFleet(folder, Settled(ALL, **dict.fromkeys(names, 3600.0)))
+    fleet.run(60)
+    assert fleet.fleet.turns(1) == []
+    assert fleet.fleet.pause_seconds() == 10
+
+
 def test_no_merge_begins_in_quiet_hours_and_waiting_is_shown(folder: MemoryFolder) -> None:
     fill(folder, "a")
     # The clock begins at 16:00 UTC.
