@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 MASTER = ["--master", "local[2]", "--shuffle-partitions", "3"]
+_STARTING = "starting Spark on local[2] ...\n"
 NODES = """
 nodes:
   app: {source: {path: "IN/app-*.ndjson"}}
@@ -70,7 +71,7 @@ def run_yaml(
     *arguments: str,
     table: str = "",
 ) -> tuple[int, Any, str]:
-    """Exit code, the report, and what was said on stderr. Outputs are in the folder of that name."""
+    """Exit code, the report, and what was said on stderr once Spark starts. Outputs are in that folder."""
     (folder / name).mkdir()
     text = (
         text.replace("IN/", f"{folder}/")
@@ -81,7 +82,11 @@ def run_yaml(
     path.write_text(text)
     code = run(["run", str(path), "--json", *arguments])
     said = capsys.readouterr()
-    return code, json.loads(said.out) if said.out else None, said.err
+    error = said.err
+    if arguments:
+        assert error.startswith(_STARTING)
+        error = error.removeprefix(_STARTING)
+    return code, json.loads(said.out) if said.out else None, error
 
 
 def test_a_pipeline_gives_the_same_files_tables_and_counters_as_in_one_process(
