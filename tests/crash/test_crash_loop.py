@@ -13,10 +13,10 @@ from tests.crash.loop import CrashLoop
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("merges", [False, True], ids=["append", "last"])
 def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path, *, merges: bool) -> None:
-    CrashLoop(str(tmp_path / "t"), seed=1, merges=merges).run(rounds=25, deaths=5)
+    CrashLoop(str(tmp_path / "t"), seed=1, merges=merges).run(rounds=15, deaths=4)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_table_on_s3_survives_processes_that_die_anywhere(s3_server, s3_bucket: str) -> None:
-    CrashLoop(f"s3://{s3_bucket}/t", seed=2).run(rounds=8, deaths=2)
+    CrashLoop(f"s3://{s3_bucket}/t", seed=2).run(rounds=6, deaths=2)

@@ -20,7 +20,7 @@ from tests.simulation.run import (
 )
 
 _FEW_SEEDS = 100
-_MANY_SEEDS = 250
+_MANY_SEEDS = 180
 _MUTATION_SEEDS = 300
 _WAITING_SEEDS = 300
 
