@@ -370,10 +370,14 @@ def test_no_token_leads_out_of_the_folder_of_unfinished_files(tmp_path: Path) ->
     assert (tmp_path / "precious").exists()
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", "s3", "gcs", pytest.param("azurite", marks=pytest.mark.program)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     if request.param == "local":
         return LocalStore(tmp_path / "root")
+    if request.param == "gcs":
+        return open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
+    if request.param == "azurite":
+        return open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
     return S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
 
 
