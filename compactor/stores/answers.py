@@ -33,6 +33,16 @@ class LostAnswerError(StoreUnreachableError):
         self.what = what
 
 
+def broken_body(address: str, cause: str) -> str:
+    """Returns the message for a connection that broke within a body."""
+    return f"{address}: the connection broke while reading ({cause}): try again"
+
+
+def still_to_come(left_bytes: int) -> str:
+    """Returns the cause of a body that ended early."""
+    return f"{left_bytes} bytes were still to come"
+
+
 @contextlib.contextmanager
 def outcome_known(address: str) -> Iterator[None]:
     """Wraps the request that makes an object visible: turns a lost answer into `UnknownOutcomeError`."""

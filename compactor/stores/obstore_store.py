@@ -23,7 +23,7 @@ from compactor.errors import (
     StoreUnreachableError,
 )
 from compactor.resources.upload_memory import Unaccounted, UploadMemory
-from compactor.stores.answers import EmptyRangeError, outcome_known
+from compactor.stores.answers import EmptyRangeError, broken_body, outcome_known, still_to_come
 from compactor.stores.base import ObjectInfo, StoreTime, UnfinishedUpload, check_size
 from compactor.stores.keys import check_key, check_prefix
 from compactor.stores.obstore_answers import refusal
@@ -303,10 +303,7 @@ class ObstoreStream:
             self._chunk = memoryview(next(self._chunks, b""))
         data = bytes(self._chunk[: min(max_bytes, self._left)])
         if not data:
-            raise StoreUnreachableError(
-                f"{self._address}: the connection broke while reading ({self._left} bytes were still to "
-                "come): try again"
-            )
+            raise StoreUnreachableError(broken_body(self._address, still_to_come(self._left)))
         self._chunk = self._chunk[len(data) :]
         self._left -= len(data)
         return data

@@ -8,16 +8,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, Self
+from typing import Self
 
-from compactor.errors import StoreError
 from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.answers import outcome_known
 from compactor.stores.base import ObjectInfo
-from compactor.stores.upload_parts import UploadByParts, in_thread
-
-_MAX_PARTS: Final = 10_000
-"""Google's limit; Azure allows 50,000."""
+from compactor.stores.upload_parts import UploadByParts, check_part, in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +53,7 @@ class ObstoreUpload(UploadByParts):
         outcome = self._begun()
         self._parts.wait_for_room(outcome)
         self._sent_parts += 1
-        if self._sent_parts > _MAX_PARTS:
-            raise StoreError(
-                f"{self._writing.address}: larger than {_MAX_PARTS:,} parts can hold: write smaller objects"
-            )
+        check_part(self._writing.address, self._sent_parts)
         self._parts.hand_over(*self._taken())
 
     def _complete_parts(self) -> ObjectInfo:

@@ -46,7 +46,9 @@ from compactor.stores.answers import (
     LostAnswerError,
     PreconditionError,
     UploadGoneError,
+    broken_body,
     outcome_known,
+    still_to_come,
 )
 from compactor.stores.base import (
     REQUEST_KINDS,
@@ -336,7 +338,7 @@ class _BrokenBodyError(StoreUnreachableError):
     """The connection broke within a body."""
 
     def __init__(self, address: str, cause: str) -> None:
-        super().__init__(f"{address}: the connection broke while reading ({cause}): try again")
+        super().__init__(broken_body(address, cause))
 
 
 class S3Stream:
@@ -357,7 +359,7 @@ class S3Stream:
         except _BODY_ERRORS as error:
             raise _BrokenBodyError(self._address, kind_of(error)) from error
         if not data:
-            raise _BrokenBodyError(self._address, f"{self._left} bytes were still to come")
+            raise _BrokenBodyError(self._address, still_to_come(self._left))
         self._left -= len(data)
         return data
 

@@ -15,12 +15,11 @@ from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.answers import outcome_known
 from compactor.stores.base import ObjectInfo
 from compactor.stores.s3_answers import written
-from compactor.stores.upload_parts import PARTS_IN_FLIGHT, UploadByParts, in_thread
+from compactor.stores.upload_parts import PARTS_IN_FLIGHT, UploadByParts, check_part, in_thread
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_MAX_PARTS: Final = 10_000
 _GROW_EVERY_PARTS: Final = 1_000
 _MAX_PART_BYTES: Final = 512 << 20
 
@@ -83,10 +82,7 @@ class S3Upload(UploadByParts):
         upload_id = self._open_upload()
         self._wait_for_parts(PARTS_IN_FLIGHT - 1)
         number = len(self._etags) + len(self._in_flight) + 1
-        if number > _MAX_PARTS:
-            raise StoreError(
-                f"{self._target.address}: larger than {_MAX_PARTS:,} parts can hold: write smaller objects"
-            )
+        check_part(self._target.address, number)
         data, sent = self._taken()
         self._in_flight.append(in_thread(lambda: self._put_part(upload_id, number, data, sent)))
         if number % _GROW_EVERY_PARTS == 0:

@@ -9,12 +9,15 @@ from concurrent.futures import Future
 from typing import Final, TypeVar, cast
 
 from compactor.common.threads import started
+from compactor.errors import StoreError
 from compactor.resources.disk import LocalDisk, Region
 from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.base import ObjectInfo, UploadScope
 
 PART_BYTES: Final = 8 << 20
 PARTS_IN_FLIGHT: Final = 2
+MAX_PARTS: Final = 10_000
+"""The limit of S3 and Google; Azure allows 50,000."""
 
 T = TypeVar("T")
 
@@ -99,6 +102,14 @@ class UploadByParts(UploadScope, ABC):
         self._finished = True
         self._part.clear()
         self._settle()
+
+
+def check_part(address: str, number: int) -> None:
+    """Raises `StoreError` for the number of a part, from 1, that is beyond what an object can have."""
+    if number > MAX_PARTS:
+        raise StoreError(
+            f"{address}: larger than {MAX_PARTS:,} parts can hold: write smaller objects"
+        )
 
 
 class _Part:

@@ -230,7 +230,7 @@ def test_parts_give_their_memory_back_when_they_are_sent(store: ObstoreStore) ->
 def test_an_object_of_too_many_parts_is_refused(
     store: ObstoreStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.stores.obstore_upload._MAX_PARTS", 2)
+    monkeypatch.setattr("compactor.stores.upload_parts.MAX_PARTS", 2)
     with refuses(StoreError), store.start_upload("k") as upload:
         upload.write(bytes(15 * MIB + 1))
     assert list(store.list("")) == []

@@ -10,7 +10,7 @@ import pytest
 from compactor.errors import StoreError, StoreUnreachableError
 from compactor.resources.disk import LocalDisk
 from compactor.resources.upload_memory import BudgetedUploads
-from compactor.stores import s3_upload
+from compactor.stores import s3_upload, upload_parts
 from compactor.stores.upload_parts import PART_BYTES
 from tests.resources.test_budget import budget_of
 from tests.support.uploads import upload_to
@@ -83,7 +83,7 @@ def test_parts_grow_in_steps_and_stop_growing_at_the_largest(
 
 def test_the_parts_of_one_upload_hold_what_is_documented() -> None:
     total, part = 0, PART_BYTES
-    for number in range(1, s3_upload._MAX_PARTS + 1):
+    for number in range(1, upload_parts.MAX_PARTS + 1):
         total += part
         if number == 4 * s3_upload._GROW_EVERY_PARTS:
             assert total > 100 << 30
@@ -94,7 +94,7 @@ def test_the_parts_of_one_upload_hold_what_is_documented() -> None:
 
 
 def test_an_object_of_too_many_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_upload, "_MAX_PARTS", 3)
+    monkeypatch.setattr(upload_parts, "MAX_PARTS", 3)
     client = PartsClient()
     with refuses(StoreError), upload_to(client, 10) as upload:
         upload.write(bytes(41))
