@@ -9,14 +9,14 @@ import click
 
 from compactor.cli.output import tell
 from compactor.cli.spark_options import IN_PROCESS
-from compactor.cli.spark_start import saying_that_spark_starts
+from compactor.cli.spark_start import start_spark
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.planner.estimate import Estimate
 from compactor.planner.place import place_of
 from compactor.resources.cores import usable_cores
 from compactor.spark.masters import is_submitted, lacking
-from compactor.spark.session import open_session, task_slots
+from compactor.spark.session import task_slots
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _THIS_MACHINE: Final = "local[*]"
@@ -49,8 +49,8 @@ def master_for(
         return master
     if not predicted:
         return IN_PROCESS
-    slots = min(usable_cores(), max_tasks or usable_cores())
-    place = place_of(predicted, slots=slots, lacks=lacking())
+    cores = usable_cores()
+    place = place_of(predicted, slots=min(cores, max_tasks or cores), lacks=lacking())
     tell(place.why)
     return _THIS_MACHINE if place.is_on_spark else IN_PROCESS
 
@@ -72,8 +72,7 @@ def open_engine(master: str | None, max_tasks: int | None) -> Engine:
         return InProcessEngine()
     from compactor.spark.engine import SparkEngine
 
-    with saying_that_spark_starts(master):
-        session = open_session(master)
+    session = start_spark(master)
     return SparkEngine(session, max_tasks or task_slots(session))
 
 

@@ -18,7 +18,7 @@ from compactor.cli.entity_links import asked_of, check_links, print_explanation,
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import duration_seconds, size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
-from compactor.cli.spark_start import saying_that_spark_starts
+from compactor.cli.spark_start import start_spark
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
@@ -37,7 +37,6 @@ from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
 from compactor.settings.units import size_text
-from compactor.spark.session import open_session
 from compactor.telemetry.metrics import mapping
 
 if TYPE_CHECKING:
@@ -235,15 +234,11 @@ class _OnSpark:
         if merge.report.waiting_for:
             return merge.report
         act = merge.look if dry_run else merge.run
-        with saying_that_spark_starts(self._master):
-            session = open_session(self._master)
-        return act(session, self._options, on_links)
+        return act(start_spark(self._master), self._options, on_links)
 
     def explain(self, asked: tuple[str, ...]) -> Explanation:
         check_explained(self._merge.report)
-        with saying_that_spark_starts(self._master):
-            session = open_session(self._master)
-        return self._merge.explain(asked, session, self._options)
+        return self._merge.explain(asked, start_spark(self._master), self._options)
 
 
 def _check_options(

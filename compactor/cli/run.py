@@ -115,15 +115,13 @@ def _run(
 ) -> RunReport:
     if not on_spark:
         return run_pipeline(pipeline)
-    from compactor.cli.spark_start import saying_that_spark_starts
+    from compactor.cli.spark_start import start_spark
     from compactor.pipelines.on_spark import SparkRun
-    from compactor.spark.session import SparkOptions, open_session
+    from compactor.spark.session import SparkOptions
 
     # Reports mistakes in the file before Spark takes seconds to start.
     run = SparkRun(pipeline)
-    with saying_that_spark_starts(master):
-        session = open_session(master)
-    return run.run(session, SparkOptions(staging, shuffle_partitions))
+    return run.run(start_spark(master), SparkOptions(staging, shuffle_partitions))
 
 
 def _check(pipeline: Pipeline) -> None:

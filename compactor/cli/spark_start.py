@@ -1,27 +1,25 @@
-"""Says that Spark starts, since that takes seconds."""
+"""Starts Spark, and says so, since that takes seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 from compactor.cli.display import status, terminal
 from compactor.cli.output import tell
 from compactor.spark.masters import check_installed, is_submitted
+from compactor.spark.session import open_session
 
 
-@contextmanager
-def saying_that_spark_starts(master: str | None) -> Iterator[None]:
-    """Shows a line on stderr while the block opens a session, on terminals until that is open.
+def start_spark(master: str | None) -> Any:
+    """Opens a `SparkSession`, and shows a line on stderr meanwhile, on terminals until it is open.
 
-    Says nothing under spark-submit, whose session has started. Raises `UsageError` without PySpark.
+    Says nothing under spark-submit, whose session has started. Raises what `open_session` raises.
     """
     if is_submitted():
-        yield
-        return
-    check_installed()
+        return open_session(master)
+    check_installed()  # before a start is said that can't be
     text = f"starting Spark on {master} ..."
     if terminal() is None:
         tell(text)
     with status(text):
-        yield
+        return open_session(master)
