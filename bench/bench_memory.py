@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from bench.slow_store import SlowStore
 from bench.tables import LOG_SORT, compaction_of_all, write_table
@@ -40,8 +41,7 @@ from lsm_fragment.container.writer import WriterOptions
 MIB: Final = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     group: str
     name: str
     build: Callable[[], Iterator[pa.Table]]

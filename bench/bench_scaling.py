@@ -26,11 +26,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from bench.bench_memory import logs, wide
 from bench.results import RESULTS, write_results
@@ -47,8 +47,7 @@ _COLUMN_DIVISOR: Final = 100
 """Of the rows: with a thousand columns a table of all of them would not be small any more."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     group: str
     name: str
     size: int

@@ -21,9 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from bench.results import RESULTS, write_results
 from bench.tables import LOG_SORT, write_table
@@ -48,8 +49,7 @@ _FIRST: Final = 2
 """Compactions of the start-up: a session is up when the first one has run."""
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """Folders of the tables to compact; they are copied first."""
 
     first: Path

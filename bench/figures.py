@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 from bench.bench_pipeline import OURS
 from bench.peers.contract import Measure
@@ -45,8 +47,7 @@ _KINDS: Final = ",".join(KINDS)
 _FAN_IN: Final = (4, 64, 256)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+class Figure(Struct, frozen=True, kw_only=True):
     topic: str
     workload: str
     case: str
@@ -60,8 +61,7 @@ class Figure:
     machine: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Set:
+class Set(Struct, frozen=True, kw_only=True):
     """A command, and what turns its result file into figures."""
 
     topic: str

@@ -7,13 +7,13 @@ service, host and tags together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 WORLD_SEED: Final = 20_170_516
 HOST_COUNT: Final = 400
@@ -47,8 +47,7 @@ _FAMILIES: Final[dict[str, tuple[str, int, float]]] = {
 _MILLISECOND_FAMILIES: Final = frozenset({"hdfs", "yarn", "spark", "zookeeper", "kafka"})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
+class Fleet(Struct, frozen=True, kw_only=True):
     """Services and hosts, each sorted by name, and the placements that combine them."""
 
     services: pa.StringArray

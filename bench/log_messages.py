@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from bench.log_parameters import Parameters
 
@@ -28,8 +28,7 @@ _REPEAT_FRACTION: Final = 0.4
 """Fraction of rows that repeat the previous template of their family, as loops do."""
 
 
-@dataclass(frozen=True)
-class Template:
+class Template(Struct, frozen=True):
     """One message shape; `pieces` alternates literal text and parameter names."""
 
     family: str
@@ -65,8 +64,7 @@ def templates() -> tuple[Template, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class TemplateTraits:
+class TemplateTraits(Struct, frozen=True):
     """Properties that rows inherit from their template, by template number."""
 
     level: npt.NDArray[np.int64]

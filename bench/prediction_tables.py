@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from bench import string_kinds
 from bench.bench_memory import wide
@@ -21,8 +21,7 @@ from compactor.write.ingest import IngestOptions
 Parts = Callable[[], Iterator[pa.Table]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """A table that is compacted twice."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 
 class Measure(StrEnum):
@@ -43,8 +43,7 @@ class Measure(StrEnum):
         return self.is_scan or self is Measure.INGEST_CSV
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """The input and output of one run."""
 
     sources: Sequence[Path]
@@ -60,8 +59,7 @@ class Task:
     """The columns to scan."""
 
 
-@dataclass(frozen=True)
-class Used:
+class Used(Struct, frozen=True):
     """Measured times."""
 
     wall_seconds: float

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from bench.peers.contract import Measure
 
@@ -15,8 +16,7 @@ FLOOR: Final = "floor"
 _SCANS: Final = (Measure.SCAN_ALL, Measure.SCAN_STRING, Measure.SCAN_NUMBERS)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engine:
+class Engine(Struct, frozen=True, kw_only=True):
     name: str
     label: str
     target: str

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
@@ -23,8 +25,7 @@ def facts_key(engine: str, measure: str) -> str:
     return f"{engine}, {kind}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True):
     """One run of one engine. The figures of a failed one count for nothing."""
 
     workload: str
@@ -40,8 +41,7 @@ class Run:
     failure: str | None = None
 
 
-@dataclass(frozen=True)
-class Halves:
+class Halves(Struct, frozen=True):
     """Two compactions of half the inputs each: at one time on two cores, in turn on one."""
 
     workload: str
@@ -51,16 +51,14 @@ class Halves:
     failure: str | None = None
 
 
-@dataclass(frozen=True)
-class EngineFacts:
+class EngineFacts(Struct, frozen=True):
     label: str
     family: str
     version: str = ""
     settings: str = ""
 
 
-@dataclass(kw_only=True)
-class Result:
+class Result(Struct, kw_only=True):
     """All of a session, the machine included."""
 
     machine: dict[str, Any]
@@ -120,8 +118,7 @@ class Result:
         return best
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(Struct, frozen=True, kw_only=True):
     """Medians over the rounds of one engine. One failure is a failure of all."""
 
     engine: str

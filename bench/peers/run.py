@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from bench.peers import usage
 from compactor.cli.frugal import frugal_imports
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
 _OURS: Final = "bench.peers.with_ours"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """A request for one run, as JSON."""
 
     target: str

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from bench.peers.contract import Measure
 from bench.peers.engines import ENGINES, OURS, PREPARED_BY, SOURCES, Engine
@@ -45,8 +46,7 @@ class EngineFailedError(Exception):
     """An engine failed; the message is one line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     workloads: Sequence[Workload]
     measures: Sequence[Measure]
     engines: Sequence[Engine]

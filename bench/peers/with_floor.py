@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from bench.peers.contract import Task, Used
 from bench.peers.with_ours import LEVEL, Ours
@@ -17,8 +18,7 @@ from lsm_fragment.container.block import Block
 from lsm_fragment.container.stream_reader import FragmentStream
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """A stored chunk, in memory."""
 
     codec: Codec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from bench.kinds import accounts, made_in_parts, requests, samples, trips
 from bench.peers.contract import Measure
@@ -31,8 +31,7 @@ Make = Callable[[int, int], Iterator[pa.Table]]
 """Makes the given number of rows, in the given number of tables, to be sorted afterwards."""
 
 
-@dataclass(frozen=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """Sorted Parquet files, existing or to be made."""
 
     name: str
@@ -46,8 +45,7 @@ class Workload:
         return list(self.files) or sorted((folder / "sources").glob("*.parquet"))
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """The size of a workload, and its columns for scans."""
 
     rows: int

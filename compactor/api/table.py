@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from datetime import datetime
 from os import PathLike, fspath
 from typing import Annotated, Any, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, Strict
 
 from compactor.api.scan import Scan
@@ -122,7 +123,7 @@ class Table(TableView):
         table = cls(log, snapshot)
         if properties:
             options = options or IngestOptions()
-            options = replace(options, properties={**options.properties, **properties})
+            options = dataclasses.replace(options, properties={**options.properties, **properties})
         table._ingest(rows, sort_by, options)
         return table
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from html import escape
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pydantic import NonNegativeInt
 
 from compactor.api.changes import Changes

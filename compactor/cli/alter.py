@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TypeVar
 
 import click
@@ -13,6 +12,7 @@ from compactor.cli.setting_options import chosen, setting_option
 from compactor.cli.shared_options import column_name
 from compactor.cli.tables import open_table
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.settings.column_kinds import column_kinds, renaming
@@ -93,7 +93,7 @@ def alter_command(
         properties={**dict.fromkeys(unsets), **given},
     )
     if as_json:
-        echo_json(asdict(report))
+        echo_json(plain_dict(report))
         return
     echo_line(f"columns: {', '.join(map(quoted, report.columns))}; version {report.version}")
     if given or unsets:

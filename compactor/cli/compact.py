@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
+import msgspec.structs
 
 from compactor.cli.display import print_table, progress, terminal
 from compactor.cli.engine_options import (
@@ -144,7 +144,9 @@ def compact_command(
             # Before Spark takes seconds to start.
             predicted = [compaction.predicted for compaction in planned.report().compactions]
             master = master_for(master, max_tasks, predicted)
-            driver = Driver(log, dataclasses.replace(drives, lease_seconds=lease_seconds(master)))
+            driver = Driver(
+                log, msgspec.structs.replace(drives, lease_seconds=lease_seconds(master))
+            )
         _compact(driver, planned, told, master, max_tasks, as_json=as_json, profile=profile)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from compactor.cli.display import progress
@@ -12,6 +10,7 @@ from compactor.cli.shared_options import check_condition, skip_quarantined_optio
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.read.read_reports import left_out
 from compactor.write.delete import DeleteReport
 
@@ -72,7 +71,7 @@ def delete_command(
     if words := left_out(report.fragments_left_out, report.rows_left_out):
         warn(f"{words}: those that match the condition come back when a fragment is released")
     if as_json:
-        echo_json({**asdict(report), "dry_run": dry_run})
+        echo_json({**plain_dict(report), "dry_run": dry_run})
         return
     _print(report, dry_run=dry_run)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from compactor.cli.display import progress
@@ -16,6 +14,7 @@ from compactor.cli.shared_options import (
 )
 from compactor.cli.tables import open_view
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.files.write import check_sink_path
 from compactor.table.tags import Moment
 
@@ -61,7 +60,7 @@ def export_command(
         done = scan.to_file(out, on_progress=advance)
     warn_of_left_out(scan.report)
     if as_json:
-        echo_json({"out": out, **asdict(done), "scan": asdict(scan.report)})
+        echo_json({"out": out, **plain_dict(done), "scan": plain_dict(scan.report)})
         return
     if where is not None:
         click.echo(f"{scan.report}", err=True)

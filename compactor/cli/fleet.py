@@ -6,10 +6,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from compactor.cli.telemetry import Telemetry
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.fleet.chores import Chore, Ended, Job
 from compactor.fleet.fleet import Fleet
@@ -99,7 +99,7 @@ class FleetTeller:
     def ended(self, ended: Ended) -> None:
         table, chore = ended.job.table, ended.job.chore
         if ended.report is not None:
-            self._events.say(_ENDED[chore], table=table, **asdict(ended.report))
+            self._events.say(_ENDED[chore], table=table, **plain_dict(ended.report))
         if self._recorder is not None:
             from compactor.telemetry.metrics import mapping
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
 from compactor.common.logs import utc_time
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, JobError
 from compactor.fleet.agenda import due_of
@@ -23,8 +25,7 @@ from compactor.table.commit_log import CommitLog
 from lsm_fragment.errors import FormatError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedTable:
+class CheckedTable(Struct, frozen=True, kw_only=True):
     """What a fleet would do with a table now."""
 
     table: str
@@ -142,7 +143,7 @@ def _print_json(config: FleetConfig, checked: dict[str, list[CheckedTable]], now
             "share": entry.share,
             "is_quiet": is_within(entry.quiet, now, config.zone),
             "settings": dict(entry.properties),
-            "tables": [asdict(table) for table in tables],
+            "tables": [plain_dict(table) for table in tables],
         }
 
     echo_json({"entries": [document(entry, checked[entry.at]) for entry in config.entries]})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from compactor.cli.tables import open_log
 from compactor.lakes.lake import LakeKind, parse_levels
@@ -15,8 +15,7 @@ from compactor.lakes.open import open_publisher
 from compactor.lakes.publish import Publisher
 
 
-@dataclass(frozen=True, slots=True)
-class LakeChoice:
+class LakeChoice(Struct, frozen=True):
     """What a table is published as, and where it is named."""
 
     kind: LakeKind | None

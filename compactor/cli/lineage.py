@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
@@ -12,6 +11,7 @@ from compactor.cli.shared_options import duration_seconds, moment_unix_ms, snaps
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.table.tags import Moment, Tag
 from compactor.write.restore import RestoreReport, restore_version
@@ -47,7 +47,7 @@ def restore_command(table: str, moment: Moment, dry_run: bool, as_json: bool) ->
     log = open_log(table)
     report = restore_version(log, log.at(*moment), dry_run=dry_run)
     if as_json:
-        echo_json({**asdict(report), "dry_run": dry_run})
+        echo_json({**plain_dict(report), "dry_run": dry_run})
     else:
         _print_restore(report, dry_run=dry_run)
 
@@ -87,7 +87,7 @@ def undo_command(table: str, compaction: str, dry_run: bool, as_json: bool) -> N
     """
     report = undo_compaction(open_log(table), compaction, dry_run=dry_run)
     if as_json:
-        echo_json({**asdict(report), "dry_run": dry_run})
+        echo_json({**plain_dict(report), "dry_run": dry_run})
         return
     done = "would come back" if dry_run else "came back"
     rows = report.rows_deleted

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from msgspec.structs import replace
 
 from compactor.cli.backlog_text import backlog_lines
 from compactor.cli.display import print_table, progress
@@ -23,6 +24,7 @@ from compactor.cli.telemetry import log_options
 from compactor.cli.templates import print_stored_templates
 from compactor.common.counts import counted
 from compactor.common.escaping import one_line
+from compactor.common.plain_values import plain_dict
 from compactor.common.sampling import evenly
 from compactor.compaction.backlog import Backlog, backlog_of
 from compactor.compaction.driver import Driver, DriverSettings
@@ -110,7 +112,7 @@ def inspect_command(
         found = _fragment_of(found, target, fragment)
     if column is not None:
         templates = _templates(found, column)
-        echo_json(asdict(templates)) if as_json else print_stored_templates(templates)
+        echo_json(plain_dict(templates)) if as_json else print_stored_templates(templates)
     elif isinstance(found, FragmentReader):
         document = _fragment_json(found, max_chunks=None if show_all else _MAX_FRAGMENTS)
         echo_json(document) if as_json else _print_fragment(document, found.header)
@@ -182,9 +184,9 @@ def _table_json(log: CommitLog, snapshot: Snapshot, backlog: Backlog | None) -> 
         "debt": debt_of(snapshot, Policy()).to_json(),
         "backlog": None if backlog is None else backlog.to_json(),
         "write_amplification": round(snapshot.totals.write_amplification, 3),
-        "totals": asdict(snapshot.totals),
-        "quarantine": [asdict(item) for item in snapshot.quarantine.values()],
-        "compacting": [asdict(lease) for lease in snapshot.leases.values()],
+        "totals": plain_dict(snapshot.totals),
+        "quarantine": [plain_dict(item) for item in snapshot.quarantine.values()],
+        "compacting": [plain_dict(lease) for lease in snapshot.leases.values()],
         "rows": sum(entry.live_rows for entry in entries),
         "deleted_rows": sum(entry.deleted_rows for entry in entries),
         "size_bytes": sum(entry.size_bytes for entry in entries),
@@ -213,7 +215,7 @@ def _print_snapshot(
         held = counted(tombstones, "tombstone")
         echo_line(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
     if table.ttl is not None:
-        shown_ttl = replace(table.ttl, column=table.shown_name(table.ttl.column))
+        shown_ttl = dataclasses.replace(table.ttl, column=table.shown_name(table.ttl.column))
         echo_line(f"time to live {shown_ttl}")
     if table.properties:
         echo_line(f"properties {properties_text(table.properties)}")

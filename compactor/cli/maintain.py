@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from compactor.cli.setting_options import chosen, setting_options
 from compactor.cli.tables import address_of, open_log, open_table
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.settings.vacuum import VacuumSettings
 from compactor.table.repair import Meaning, RepairReport, repair
@@ -201,7 +201,7 @@ def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: b
     """
     report = open_table(table).drop_fragment(fragment, lose_rows=lose_rows)
     if as_json:
-        echo_json(asdict(report))
+        echo_json(plain_dict(report))
         return
     click.echo(f"{report.fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
     if report.may_revive:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from compactor.cli.display import progress
@@ -11,6 +9,7 @@ from compactor.cli.lake_options import LakeChoice, lake_options
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.shared_options import threads_option
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.resources.cores import usable_cores
 
 _EPILOG = """\b
@@ -50,7 +49,7 @@ def publish_command(
         )
         done = publisher.publish()
     if as_json:
-        echo_json({"destination": destination, "as": lake.kind, **asdict(done)})
+        echo_json({"destination": destination, "as": lake.kind, **plain_dict(done)})
         return
     echo_line(
         f"{destination}: version {done.version}, {counted(done.rows, 'row')} in "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Final
 
 import click
@@ -18,6 +17,7 @@ from compactor.cli.shared_options import (
     threads_option,
 )
 from compactor.cli.tables import open_view
+from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
 from compactor.read.read_reports import ScanReport
@@ -160,7 +160,7 @@ def query_command(
             click.echo(json_lines(batch).decode(), nl=False)
     warn_of_left_out(scan.report)
     if as_json:
-        echo_json(asdict(scan.report))
+        echo_json(plain_dict(scan.report))
         return
     if counts:
         click.echo(scan.report.rows)

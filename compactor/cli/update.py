@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from typing import Final
 
 import click
@@ -14,6 +13,7 @@ from compactor.cli.shared_options import check_condition, threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.write.update import UpdateReport
 from lsm_fragment.names import parse_name
@@ -74,7 +74,7 @@ def update_command(
     with progress(f"update {table}", None) as advance:
         report = opened.update(where, given, dry_run=dry_run, threads=threads, on_progress=advance)
     if as_json:
-        echo_json({**asdict(report), "dry_run": dry_run})
+        echo_json({**plain_dict(report), "dry_run": dry_run})
         return
     _print(report, dry_run=dry_run)
 

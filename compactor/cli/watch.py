@@ -8,7 +8,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from typing import Any, Final
 
 import click
@@ -28,6 +27,7 @@ from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common import interrupts
 from compactor.common.logs import is_json
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Silent
@@ -243,7 +243,7 @@ def _copied(
 
     def published(report: PublishReport) -> None:
         if report.added or report.removed:
-            events.say("published", table=url, destination=destination, **asdict(report))
+            events.say("published", table=url, destination=destination, **plain_dict(report))
 
     def failed(error: Exception, retry_seconds: float) -> None:
         values = {

@@ -13,10 +13,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
@@ -35,8 +34,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(NamedTuple):
     """Format and level of log lines. Picklable, for tasks."""
 
     format: LogFormat = LogFormat.TEXT

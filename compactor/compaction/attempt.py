@@ -11,13 +11,15 @@ import logging
 import resource
 import socket
 import time
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
 from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.common.logs import bound
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.compaction import (
     AttemptRecord,
     AttemptReport,
@@ -76,7 +78,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
     """Returns the fields of a log line."""
     if outcome.report is None:
         return {"reason": outcome.failure}
-    report = asdict(outcome.report)
+    report = plain_dict(outcome.report)
     return {name: value for name, value in report.items() if not isinstance(value, dict)}
 
 

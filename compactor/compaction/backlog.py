@@ -7,9 +7,12 @@ age and what the table's compactions have taken so far.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.planner.estimate import estimate
@@ -22,8 +25,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Lease
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningCompaction:
+class RunningCompaction(Struct, frozen=True, kw_only=True):
     """A compaction that a worker has leased."""
 
     compaction_id: str
@@ -43,8 +45,7 @@ class RunningCompaction:
     """Estimated; 0 for one that takes longer than estimated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class Backlog(Struct, frozen=True, kw_only=True):
     """How far the compactions of a table are at one version."""
 
     version: int
@@ -71,7 +72,7 @@ class Backlog:
         return self.version >= version and self.compacted_through >= version
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain_dict(self)
 
 
 def backlog_of(driver: Driver, snapshot: Snapshot) -> Backlog:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from compactor.compaction.carrying import (
     CannotCarryError,

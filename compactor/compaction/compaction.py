@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from dataclasses import asdict, dataclass
 from typing import Final, Self
 
+import msgspec.structs
+from msgspec import Struct
+
 from compactor.common.message import Message
+from compactor.common.plain_values import plain_dict
 from compactor.common.shortage import shortage
 from compactor.errors import CompactorError, DamagedInputError, FragmentMissingError, message_of
 from compactor.planner.spec import CompactionSpec
@@ -19,8 +21,7 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.errors import CorruptFragmentError, LimitError, NotAFragmentError, OrderError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
+class Compaction(Struct, frozen=True, kw_only=True):
     """A decided compaction with everything that a task needs to run it."""
 
     compaction_id: str
@@ -39,7 +40,7 @@ class Compaction:
         if self.settings.threads is not None:
             return self
         settings = self.settings.model_copy(update={"threads": cores})
-        return dataclasses.replace(self, settings=settings)
+        return msgspec.structs.replace(self, settings=settings)
 
     def to_json(self) -> str:
         return json.dumps(
@@ -77,8 +78,7 @@ class Compaction:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptReport:
+class AttemptReport(Struct, frozen=True, kw_only=True):
     """Figures of a finished attempt, with its restarts."""
 
     rows_in: int
@@ -113,8 +113,7 @@ class AttemptReport:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
+class AttemptRecord(Struct, frozen=True):
     """The figures that every attempt reports when it ends, even a failed one."""
 
     attempt_id: str
@@ -127,8 +126,7 @@ class AttemptRecord:
     """Requests to its store by name; see `compactor.stores.metered.COUNTERS`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome of a compaction: outputs and a report, or the reason of its failure."""
 
     compaction_id: str
@@ -155,13 +153,13 @@ class Outcome:
             {
                 "compaction_id": self.compaction_id,
                 "outputs": [entry.to_json() for entry in self.outputs],
-                "report": None if self.report is None else asdict(self.report),
+                "report": None if self.report is None else plain_dict(self.report),
                 "failure": None if self.failure is None else Message(self.failure).to_json(),
                 "culprit": self.culprit,
                 "is_damage": self.is_damage,
                 "is_final": self.is_final,
                 "is_of_machine": self.is_of_machine,
-                "record": None if self.record is None else asdict(self.record),
+                "record": None if self.record is None else plain_dict(self.record),
             }
         )
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.carrying import (
@@ -57,8 +57,7 @@ _MAX_CARRIES: Final = 100
 """Give a compaction up when deletes came between this many attempts to commit it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverSettings:
+class DriverSettings(Struct, frozen=True, kw_only=True):
     """Settings of the driver of one table."""
 
     policy: Policy = field(default_factory=Policy)
@@ -77,8 +76,7 @@ class DriverSettings:
     """Whether leases of others are given up although they have not expired."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedCompaction:
+class FinishedCompaction(Struct, frozen=True, kw_only=True):
     """One compaction that is over."""
 
     compaction: Compaction
@@ -96,8 +94,7 @@ class FinishedCompaction:
     """After a failure, the seconds until its inputs may be tried again; None if this driver does not try."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Backoff:
+class _Backoff(Struct, frozen=True):
     """The reason why a fragment is not compacted for now, and until when."""
 
     failures: int
@@ -118,8 +115,7 @@ _MAX_LEASE_MS: Final = 24 * 3_600_000
 """The longest lease; one that seems to last longer was made by a clock that was ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgedLeases:
+class _JudgedLeases(Struct, frozen=True):
     """Which leases of others in a snapshot no longer hold."""
 
     now_unix_ms: int | None = None

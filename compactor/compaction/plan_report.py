@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 from compactor.planner.debt import Debt
 from compactor.planner.estimate import Estimate, total
 
@@ -27,7 +30,7 @@ class PlannedCompaction:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **asdict(self),
+            **plain_dict(self),
             "priority": round(self.priority, 3),
             "rewrite_ratio": round(self.rewrite_ratio, 3),
             "predicted": self.predicted.to_json(),
@@ -43,8 +46,7 @@ class PlannedMove:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReport:
+class PlanReport(Struct, frozen=True, kw_only=True):
     """What is due in a table, and true if anything is; `to_json` is the CLI's `--json` object."""
 
     version: int
@@ -71,7 +73,7 @@ class PlanReport:
             "version": self.version,
             "debt": self.debt.to_json(),
             "compactions": [compaction.to_json() for compaction in self.compactions],
-            "trivial_moves": [asdict(move) for move in self.trivial_moves],
+            "trivial_moves": [plain_dict(move) for move in self.trivial_moves],
             "expired": list(self.expired),
             "held_up": list(self.held_up),
             "predicted": self.predicted.to_json(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.compaction.compaction import Compaction
 from compactor.merge.outputs.contract import MergeSettings
@@ -17,8 +18,7 @@ _OTHER_FILES: Final = 256
 """Open files beside inputs and outputs: those of libraries and Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedMerge:
+class PreparedMerge(Struct, frozen=True):
     """All that an attempt hands over to the merge beside its inputs and outputs."""
 
     settings: MergeSettings

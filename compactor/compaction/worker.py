@@ -8,8 +8,9 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
@@ -30,8 +31,7 @@ _SETTLE_SECONDS: Final = 5.0
 """The longest wait for outcomes; leases are renewed in between."""
 
 
-@dataclass(slots=True)
-class _WatchedTable:
+class _WatchedTable(Struct):
     """A driver, and how its table fares."""
 
     driver: Driver

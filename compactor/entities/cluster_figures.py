@@ -4,11 +4,12 @@ values."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.counts import counted
 from compactor.entities.entities import Entities
@@ -36,8 +37,7 @@ _VALUES: Final = pa.schema(
 )
 
 
-@dataclass(slots=True)
-class CommonValue:
+class CommonValue(Struct):
     """A value that ties entities of a cluster."""
 
     rule: str
@@ -49,8 +49,7 @@ class CommonValue:
         return f"{self.value} by {self.rule} ({counted(self.entities, 'entity', 'entities')})"
 
 
-@dataclass(slots=True)
-class ClusterFigures:
+class ClusterFigures(Struct):
     """One of the largest clusters."""
 
     key: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.cluster_figures import CommonValue, commonest_in
 from compactor.entities.entities import U64, Entities
@@ -25,8 +25,7 @@ from lsm_fragment.arrays.nested import build_list
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
+class Clusters(Struct, frozen=True):
     """Clusters of equal entities. Members are entity numbers as in `matching`."""
 
     members: I64

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from compactor.entities.components import Components
 from compactor.entities.cutting import CutFigures, kept_apart
@@ -18,8 +18,7 @@ from compactor.entities.spec import EntityMergeSpec, OnNever
 from compactor.entities.texts import I64
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """Clusters before they are named."""
 
     labels: I64

@@ -10,10 +10,10 @@ that suffice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from compactor.common.counts import counted
 from compactor.entities.cluster_figures import for_rules
@@ -31,8 +31,7 @@ SHOWN_CUTS: Final = 20
 """Report this many of the links that were cut."""
 
 
-@dataclass(slots=True)
-class CutLink:
+class CutLink(Struct):
     """A link that was left out."""
 
     rule: str
@@ -45,8 +44,7 @@ class CutLink:
         return f"cut {self.entity} from {self.other}: {self.rule}: {self.value}"
 
 
-@dataclass(slots=True)
-class CutFigures:
+class CutFigures(Struct):
     """What `never` did."""
 
     clusters: int = 0

@@ -6,9 +6,11 @@ import glob
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.entities.spec import EntityMergeSpec
 from compactor.errors import InputError, TableNotFoundError, UsageError
@@ -24,8 +26,7 @@ _TYPED: Final = (*BINARY_FORMATS, FileFormat.NDJSON)
 """Formats whose values have types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
+class Located(Struct, frozen=True, kw_only=True):
     """A dataset that was found."""
 
     name: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.properties import (
@@ -59,8 +60,7 @@ Columns = Mapping[str, pa.Array]
 """Properties by name, as canonical JSON texts; null if missing."""
 
 
-@dataclass(frozen=True)
-class Entities:
+class Entities(Struct, frozen=True, dict=True):
     """The entities of one dataset, sorted by unique id."""
 
     ids: pa.Array

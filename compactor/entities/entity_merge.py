@@ -6,11 +6,12 @@ Each stage is a function on columns, so that a caller can replace one of them (`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.clock import Clock, Ids, SystemClock, random_id
 from compactor.entities.breaker import check_ended
@@ -61,8 +62,7 @@ from compactor.read.scan import scan
 from compactor.write.ingest import Adding, ingest_batches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedClusters:
+class MergedClusters(Struct, frozen=True, kw_only=True):
     """Clusters before folding."""
 
     spec: EntityMergeSpec
@@ -134,8 +134,7 @@ _MAX_LOOKED_AT: Final = 0.4
 """Merge all entities anew if changes touch a greater share of them: looking for these costs, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """What a run has found, be it of all entities or of those that changes touch."""
 
     merged: MergedClusters

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
+
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.entities.cluster_figures import ClusterFigures, lines_of_clusters
 from compactor.entities.cutting import CutFigures
 from compactor.entities.preview import Change, lines_of_changes
 from compactor.entities.rule_figures import RuleFigures, lines_of_rules, warnings_of
 
 
-@dataclass(slots=True, kw_only=True)
-class EntityMergeReport:
+class EntityMergeReport(Struct, kw_only=True):
     """The figures of one run."""
 
     version: int = 0
@@ -89,4 +90,4 @@ class EntityMergeReport:
         yield from lines_of_changes(self.changes)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"merged": self.merged, "warnings": self.warnings}
+        return plain_dict(self) | {"merged": self.merged, "warnings": self.warnings}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.entities.clusters import cluster_ids
@@ -71,8 +71,7 @@ class NamedAside(NamedTuple):
         return {**self._asdict(), "value": value, "entity": self.entity._asdict()}
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What ties one entity to its cluster, or two entities."""
 
     asked: tuple[Named, ...]
@@ -87,7 +86,7 @@ class Explanation:
 
     @classmethod
     def of_task(cls, value: Mapping[str, Any]) -> Explanation:
-        """Returns what a task reports of `asdict`."""
+        """Returns what a task reports of `plain_dict`."""
         return cls(
             asked=tuple(Named(*each) for each in value["asked"]),
             ids=tuple(value["ids"]),

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.entities.functions import FUNCTIONS, fits_of, text_of
@@ -47,23 +47,20 @@ class TooManyCombinationsError(ValueError):
         super().__init__(f"{counted(count, 'combination')} of one entity's values")
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyPath:
+class PropertyPath(Struct, frozen=True):
     """A property, or a path into it."""
 
     steps: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """Values that every entity has."""
 
     texts: tuple[str, ...]
     """Canonical texts."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
+class FunctionCall(Struct, frozen=True):
     function: str
     arguments: tuple[Expression, ...]
     parameters: tuple[str | int, ...] = ()

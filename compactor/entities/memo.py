@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
+from msgspec import Struct
 from pyarrow import ipc
 
 from compactor.entities.entities import U64
@@ -31,8 +31,7 @@ _HEADER: Final = b"memo"
 _CHECKSUM_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptDataset:
+class KeptDataset(Struct, frozen=True, kw_only=True):
     """A dataset, by input row. Each row is one entity."""
 
     parts: tuple[Part, ...]
@@ -47,8 +46,7 @@ class KeptDataset:
     """Number of each entity's cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptValues:
+class KeptValues(Struct, frozen=True):
     """The values of one side of a rule."""
 
     rows: I64
@@ -56,8 +54,7 @@ class KeptValues:
     hashes: U64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memo:
+class Memo(Struct, frozen=True, kw_only=True):
     datasets: tuple[KeptDataset, ...]
     values: Mapping[Operand, KeptValues]
     clusters: int

@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended

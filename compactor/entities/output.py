@@ -6,11 +6,12 @@ Batches are in id order, and each row gets the next sequence number.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.entities.clusters import Clusters
 from compactor.entities.column_types import JSON, NO_KINDS, Kinds, kinds_in, type_in, typed
@@ -64,8 +65,7 @@ _OF_LINEAGE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRows:
+class WrittenRows(Struct, frozen=True):
     """The newest row per id that earlier runs wrote."""
 
     ids: pa.Array
@@ -133,8 +133,7 @@ def changes_since(store: Store, snapshot: Snapshot, since: int | None) -> Iterat
         yield take_rows(rows, np.argsort(rows.column(UPDATED).to_numpy(), kind="stable"))
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """The changes that bring the table in line with the clusters."""
 
     clusters: I64

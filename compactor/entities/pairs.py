@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.entities import Entities
 from compactor.entities.matching import starts_of
@@ -34,8 +34,7 @@ Names = Mapping[str, Sequence[Found]]
 """The entities that each text of a pair may mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Pairs of living entities, by number."""
 
     always: tuple[tuple[int, int], ...] = ()
@@ -43,8 +42,7 @@ class Pairs:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PairTexts:
+class PairTexts(Struct, frozen=True):
     """The pairs as users write them."""
 
     always: tuple[tuple[str, str], ...] = ()

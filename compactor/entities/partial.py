@@ -8,11 +8,12 @@ clusters are what they were, and so are their rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.entities.cluster_figures import sizes_of
 from compactor.entities.clusters import Clusters, cluster_ids, signatures_of
@@ -35,8 +36,7 @@ _FIRST_LOOKED_UP = 1_000
 """Look for a value that both sides of a rule have among this many first: most rules have many."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
+class _Changed(Struct, frozen=True):
     """The entities of a dataset that are new or other than in the last run."""
 
     entities: Entities

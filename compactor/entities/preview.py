@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.entities.clusters import Clusters
 from compactor.entities.entities import DELETED, Entities
@@ -29,8 +30,7 @@ _WIDTH: Final = 100
 """Cut lines to this many characters."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Change:
+class Change(Struct, kw_only=True):
     """A row that would be written. Entities are counted by their original ids, as in `$ids`."""
 
     kind: str

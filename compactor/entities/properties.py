@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.texts import I64, TEXT
 
@@ -17,8 +17,7 @@ _ROW_BYTES: Final = 8
 """Size of a row number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sparse:
+class Sparse(Struct, frozen=True):
     """A property that few rows have."""
 
     rows: I64

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.entities.dataset_rows import RowColumns, Rows, batch_rows, place_in, rows_in
 from compactor.entities.datasets import Located
@@ -23,8 +23,7 @@ _OFFSET_BYTES: Final = 8
 """Offset size of an Arrow large string, null or not."""
 
 
-@dataclass(slots=True)
-class RowNotes:
+class RowNotes(Struct):
     """What was read of a dataset, row by row."""
 
     started_ns: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from compactor.common.counts import counted
 from compactor.entities.expressions import Values, shown
@@ -19,8 +20,7 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-@dataclass(slots=True)
-class ValueFigures:
+class ValueFigures(Struct):
     """A value and how many entities have it."""
 
     value: str
@@ -33,8 +33,7 @@ class ValueFigures:
         return -self.entities, self.value
 
 
-@dataclass(slots=True)
-class AsideFigures:
+class AsideFigures(Struct):
     """The values of a rule that were put aside, because too many entities share them."""
 
     values: int = 0
@@ -43,8 +42,7 @@ class AsideFigures:
     most_shared: ValueFigures | None = None
 
 
-@dataclass(slots=True)
-class SideFigures:
+class SideFigures(Struct):
     """One side of a rule."""
 
     expression: str
@@ -59,8 +57,7 @@ class SideFigures:
         self.dropped += dropped
 
 
-@dataclass(slots=True)
-class RuleFigures:
+class RuleFigures(Struct):
     left: SideFigures
     right: SideFigures
     matches: int = 0

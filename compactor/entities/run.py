@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compactor.entities.spec import EntityMergeSpec
 from compactor.stores.base import Store
@@ -12,8 +13,7 @@ StepProgress = Callable[[str], None]
 """Called with the name of each step as it starts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityRun:
+class EntityRun(Struct, frozen=True, kw_only=True):
     """The inputs, the output table and the options of a run."""
 
     spec: EntityMergeSpec

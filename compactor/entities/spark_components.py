@@ -28,10 +28,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.entities.components import stars
@@ -47,8 +47,7 @@ EDGES_IN_ONE_TASK: Final = 1_000_000
 _LABEL: Final = "node bigint, component bigint"
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """The figures of a round."""
 
     number: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.entities.datasets import Located
 from compactor.entities.tasks.connecting import LEFT, RIGHT

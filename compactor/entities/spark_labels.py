@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.entities.cutting import tied
@@ -52,8 +52,7 @@ class Labels(Protocol):
         """Releases the labels once no later job reads them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentSearch:
+class ComponentSearch(Struct, frozen=True):
     """A way to find components that fits their size."""
 
     connector: Connector
@@ -127,8 +126,7 @@ class ComponentSearch:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _FromOneTask:
+class _FromOneTask(Struct, frozen=True):
     """Labels in the packets of `connecting.connect`."""
 
     done: Done
@@ -155,8 +153,7 @@ class _FromOneTask:
         self.done.release()
 
 
-@dataclass(frozen=True, slots=True)
-class _FromRounds:
+class _FromRounds(Struct, frozen=True):
     """Labels in rows node, component, which a connector keeps."""
 
     rows: DataFrame

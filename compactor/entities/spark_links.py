@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.entities.cutting import CutFigures, CutLink, refused, tied
@@ -33,8 +33,7 @@ from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
 _BY_LABEL = ByKeys((LABEL,))
 
 
-@dataclass(frozen=True, slots=True)
-class Gathering:
+class Gathering(Struct, frozen=True):
     """Where entities are, and how tasks bring those of a cluster together."""
 
     jobs: Jobs
@@ -151,8 +150,7 @@ def _targeted(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
+class _Cut(Struct, frozen=True):
     """Labels of which some components have been divided."""
 
     before: Labels

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.entities.column_types import JSON, NO_KINDS, Kinds
 from compactor.entities.entities import REPLACED, SINCE
@@ -30,8 +31,7 @@ from compactor.write.ingest import commit_fragments, plan_ingest
 from lsm_fragment import compute as pc
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundClusters:
+class FoundClusters(Struct, frozen=True, kw_only=True):
     """The changes, and the homes of their entities."""
 
     homes: Mapping[int, Partition]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations, pairwise
 from typing import Any, Final, Literal, NamedTuple
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from compactor.entities.entities import RESERVED
@@ -125,8 +125,7 @@ class _MergeSettings(BaseModel):
     on_never: OnNever = OnNever.REFUSE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityMergeSpec:
+class EntityMergeSpec(Struct, frozen=True, kw_only=True):
     """Validated settings of an entity merge."""
 
     datasets: tuple[Dataset, ...]

@@ -7,11 +7,11 @@ has the `_updated` of the row in which each was written first. A replaced row ke
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.clusters import Clusters
 from compactor.entities.entities import DELETED, MEMBERS, REPLACED, SINCE, Entities
@@ -86,8 +86,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """What the rows of a run say of their members."""
 
     names: pa.Array

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Self
 
+from msgspec.structs import replace
+
+from compactor.common.plain_values import plain_dict
 from compactor.entities.entities import WRITTEN
 from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
@@ -75,7 +78,7 @@ class State:
         return () if state is None else state.report
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
-        value = asdict(self)
+        value = plain_dict(self)
         remembered = {**dict(metadata.remembered), _NAME: json.dumps(value), KEY_OF: ID}
         return replace(metadata, remembered=tuple(remembered.items()))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, locate

@@ -14,7 +14,6 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -22,6 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.common.counts import counted
@@ -231,8 +231,7 @@ class CsvBatches(TypedTexts[CsvRows]):
         return place_of_row(self.path, ordinal)
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(Struct, frozen=True):
     names: list[str]
     has_rows: bool
 

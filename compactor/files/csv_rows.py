@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.errors import InputError
 from compactor.files.number_text import Spans, plain_numbers
@@ -39,8 +39,7 @@ class BlockSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OddRow:
+class OddRow(Struct, frozen=True):
     """A row with more or fewer cells than the header."""
 
     ordinal: int
@@ -54,8 +53,7 @@ class OddRow:
         return self.text[:SHOWN_CHARACTERS]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CsvRows:
+class CsvRows(Struct, frozen=True, kw_only=True):
     """Consecutive rows of a file."""
 
     ordinals: Ordinals

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.files.json_arrays import MAX_CELLS, MAX_COLUMNS, JsonArrays, Misfit
@@ -29,8 +29,7 @@ _INTEGERS: Final = (
 _values: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class Mistake:
+class Mistake(Struct, frozen=True):
     """What the parser refuses a line for."""
 
     problem: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.files.line_patterns import LinePattern
 from compactor.files.names import FileFormat, FileKind, compression_of, kind_of
@@ -17,8 +17,7 @@ class Align(Enum):
     RIGHT = "right"
 
 
-@dataclass(frozen=True, slots=True)
-class LineLayout:
+class LineLayout(Struct, frozen=True):
     """Lines, or records of several lines, that a pattern divides into columns."""
 
     pattern: LinePattern
@@ -26,8 +25,7 @@ class LineLayout:
     """Regular expression for the first line of a record; None if each line is a record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixedColumn:
+class FixedColumn(Struct, frozen=True, kw_only=True):
     """A column at a fixed place of each line; places and widths count characters."""
 
     name: str
@@ -45,14 +43,12 @@ class FixedColumn:
         return self.start + self.width
 
 
-@dataclass(frozen=True, slots=True)
-class FixedLayout:
+class FixedLayout(Struct, frozen=True):
     columns: tuple[FixedColumn, ...]
     """In order of their places; they do not overlap."""
 
 
-@dataclass(frozen=True, slots=True)
-class XmlLayout:
+class XmlLayout(Struct, frozen=True):
     row: tuple[str, ...] = ()
     """Names of the row's element and of elements around it, innermost last; empty for the children of the
     outermost element."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.files.grok import GROK
 from lsm_fragment import compute as pc
@@ -29,8 +29,7 @@ _FIELD: Final = re.compile(r"\[([^\[\]]+)\]")
 _TYPES: Final = {"int": pa.int64(), "float": pa.float64()}
 
 
-@dataclass(frozen=True, slots=True)
-class LinePattern:
+class LinePattern(Struct, frozen=True):
     regex: str
     """Matches whole records; its groups are g0, g1, and so on."""
     names: tuple[str, ...]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 
 class FileFormat(Enum):
@@ -58,8 +59,7 @@ WITHOUT_MAPS: Final = (FileFormat.CSV, FileFormat.XML, FileFormat.FIXED, *SEGMEN
 """Formats written that have no place for maps."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileKind:
+class FileKind(Struct, frozen=True):
     format: FileFormat
     compression: Compression
 

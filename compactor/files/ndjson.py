@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
@@ -36,8 +36,7 @@ _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLANKS: Final = b" \t\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class LineBlock:
+class LineBlock(Struct, frozen=True):
     """Complete lines of a file, at least one of them not blank."""
 
     data: bytes

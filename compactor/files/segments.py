@@ -13,9 +13,11 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import InputError
 from compactor.files.byte_source import Readable
@@ -45,8 +47,7 @@ _OUTSIDE: Final = {b"FHS", b"BHS", b"FTS", b"BTS", b"UNZ", b"IEA", b"UNB", b"ISA
 Components = list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delimiters:
+class Delimiters(Struct, frozen=True, kw_only=True, dict=True):
     """The characters that divide an interchange."""
 
     format: FileFormat

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.files.plain_text import plain_text
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 _NO_DATA: Final = np.zeros(0, np.uint8)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextColumn:
+class TextColumn(Struct, frozen=True, kw_only=True):
     """The cells of one column, and how they are written."""
 
     texts: pa.Array

@@ -8,12 +8,12 @@ import gzip
 import io
 import lzma
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import zstandard
+from msgspec import Struct
 
 from compactor.errors import InputError, UsageError
 from compactor.files.csvtext import csv_header, csv_lines
@@ -53,8 +53,7 @@ _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOptions:
+class SinkOptions(Struct, frozen=True, kw_only=True):
     """Options of sinks; each applies to some formats and is ignored by the others."""
 
     threads: int = 1
@@ -77,9 +76,12 @@ class SinkOptions:
     """Places of the columns in a file of fixed width."""
 
 
+_DEFAULTS: Final = SinkOptions()
+
+
 @contextlib.contextmanager
 def open_table_sink(
-    path: str, schema: pa.Schema, options: SinkOptions = SinkOptions()
+    path: str, schema: pa.Schema, options: SinkOptions = _DEFAULTS
 ) -> Iterator[TableSink]:
     """Opens a sink for batches of `schema`, in the format of the ending of `path`.
 
@@ -123,7 +125,7 @@ class StagedSink(TableSink):
         self,
         path: str,
         schema: pa.Schema,
-        options: SinkOptions = SinkOptions(),
+        options: SinkOptions = _DEFAULTS,
         staging: Staging | None = None,
     ) -> None:
         """Raises what `open_table_sink` raises.
@@ -258,7 +260,7 @@ def _check_types(path: str, schema: pa.Schema, kind: FileKind, options: SinkOpti
                 plain_text(pa.nulls(1, storage_type(field.type)))
                 continue
             plain = FileKind(kind.format, Compression.NONE)
-            _sink(io.BytesIO(), alone, plain, SinkOptions()).finish()
+            _sink(io.BytesIO(), alone, plain, _DEFAULTS).finish()
             if kind.format in (FileFormat.CSV, FileFormat.NDJSON):
                 json_lines(_one_null(alone))
             elif kind.format is FileFormat.XML:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from compactor.errors import ConfigError
@@ -125,8 +126,7 @@ class _File(_Model):
     tables: tuple[_Entry, ...] = Field(min_length=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """An entry of `tables`, with the defaults filled in: which tables, and how they are kept."""
 
     at: str
@@ -161,8 +161,7 @@ class Entry:
         return bool(_WILD.search(self.at))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetConfig:
+class FleetConfig(Struct, frozen=True, kw_only=True):
     """What the file of a fleet says."""
 
     entries: tuple[Entry, ...]

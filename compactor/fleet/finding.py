@@ -7,9 +7,10 @@ folders there. What lies in a folder is not listed. Whether a folder is a table 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from compactor.errors import CompactorError
 from compactor.fleet.config import Entry
@@ -37,8 +38,7 @@ class Place(NamedTuple):
         return self.path or self.root.url.rstrip("/").rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """An entry's folder, opened once, and the parts of paths below it."""
 
     entry: Entry

@@ -6,7 +6,8 @@ A table at rest is a version and a few times: its snapshot is read again when it
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from compactor.compaction.driver import Driver
 from compactor.fleet.config import Entry
@@ -14,8 +15,7 @@ from compactor.fleet.finding import Place
 from compactor.fleet.state import State, TableState
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(Struct, kw_only=True):
     """A table of the fleet. Times are Unix milliseconds."""
 
     place: Place

@@ -10,15 +10,15 @@ an entry's turn comes when the others have had their share, and within it, whate
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _LEAST_BYTES: Final = 16 << 20
 """Charge each merge this much at least: for small ones, leases and commits cost more than bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(Struct, frozen=True, kw_only=True):
     """A table with merges that are due and have not begun."""
 
     table: str

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 
 
 class State(StrEnum):
@@ -23,8 +26,7 @@ class State(StrEnum):
     """Its store or its log could not be read or written; the worker tries again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableState:
+class TableState(Struct, frozen=True, kw_only=True):
     """How one table is, for reports."""
 
     table: str
@@ -42,4 +44,4 @@ class TableState:
     debt: float
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain_dict(self)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.lakes.pieces import parsed_name
 
@@ -29,8 +29,7 @@ def parse_levels(text: str) -> int:
     return int(match[1])
 
 
-@dataclass(frozen=True, slots=True)
-class LakeFile:
+class LakeFile(Struct, frozen=True):
     """A file of a lake."""
 
     name: str
@@ -44,8 +43,7 @@ class LakeFile:
         return self.name if parsed is None else parsed[0]
 
 
-@dataclass(frozen=True, slots=True)
-class LakeState:
+class LakeState(Struct, frozen=True):
     """A lake at its newest version."""
 
     version: int
@@ -58,8 +56,7 @@ class LakeState:
     """The live files by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swap:
+class Swap(Struct, frozen=True, kw_only=True):
     """One commit to a lake: files that go, and files that come in their place."""
 
     removes: Sequence[LakeFile]

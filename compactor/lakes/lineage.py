@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from compactor.lakes.pieces import node_of
 from compactor.table.entry import FragmentEntry
@@ -11,8 +12,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation, Version
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """The fragments since a version, each with its deleted rows: where they come from."""
 
     inputs: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 import xxhash
+from msgspec import Struct
 
 from compactor.read.pruning import overlapping_fragments
 from compactor.table.entry import FragmentEntry
@@ -30,8 +30,7 @@ _NAME: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """The rows of one file."""
 
     id: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compactor.lakes.lake import LakeFile
 from compactor.lakes.lineage import Lineage
@@ -11,8 +12,7 @@ from compactor.lakes.pieces import Piece, node_of, node_of_piece
 from compactor.table.entry import FragmentEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """What makes the files of a lake those of a version."""
 
     kept: Sequence[LakeFile]
@@ -20,8 +20,7 @@ class Difference:
     adds: Sequence[Piece]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """Files that go and pieces that come whose rows are the same, once what arrived since is added."""
 
     removes: Sequence[LakeFile]

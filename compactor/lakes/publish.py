@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.errors import CommitConflictError, OvertakenError, UsageError, VersionNotFoundError
 from compactor.lakes.file import write_piece

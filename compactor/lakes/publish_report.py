@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishReport:
+class PublishReport(Struct, frozen=True, kw_only=True):
     """What a run of `publish` did."""
 
     version: int

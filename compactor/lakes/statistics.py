@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -13,8 +14,7 @@ _MAX_TEXT: Final = 256
 """Leave out longer texts, which would fill the log of the lake."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRange:
+class ColumnRange(Struct, frozen=True):
     """The least and the greatest value of a column, and its number of nulls."""
 
     least: Any

@@ -7,10 +7,10 @@ Equal inputs and settings give an equal order: sizes of batches and row groups d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from compactor.merge.context import MergeContext
 from compactor.merge.inputs.input_fragment import InputFragment

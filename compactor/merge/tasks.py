@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import WORK_AHEAD
@@ -21,8 +22,7 @@ from lsm_fragment.threads import ThreadPool, Work
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     """Work that was put, and the action that follows it."""
 
     work: Work[Any] | None

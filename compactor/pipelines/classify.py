@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.files.names import FRAGMENT
 from compactor.pipelines.config import (
@@ -45,8 +47,7 @@ class Form(StrEnum):
         return "materialized" if self is Form.MATERIALIZED else "streaming"
 
 
-@dataclass(frozen=True, slots=True)
-class Classified:
+class Classified(Struct, frozen=True):
     """The form of a node, and the reason."""
 
     form: Form

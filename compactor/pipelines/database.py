@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
@@ -58,8 +58,7 @@ def database_stage(limit_bytes: int) -> MemoryStage:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """The rows that a query reads, once."""
 
     schema: pa.Schema

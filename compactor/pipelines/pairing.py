@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.pipelines.key_types import comparable
 from compactor.pipelines.sorted_rows import I64
@@ -41,8 +41,7 @@ class How(StrEnum):
         return self in (How.SEMI, How.ANTI)
 
 
-@dataclass(frozen=True, slots=True)
-class Pairing:
+class Pairing(Struct, frozen=True):
     """Runs of row pairs: a left row with consecutive right rows. -1 means no row on that side. All arrays
     have shape (runs,)."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.errors import ConfigError
 from compactor.files.places import addresses_of
@@ -25,8 +25,7 @@ from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.cast import as_schema
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePart:
+class SourcePart(Struct, frozen=True):
     """The part of a source that one task reads. Parts are in row order. Picklable."""
 
     node: str

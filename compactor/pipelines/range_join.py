@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.pipelines.pairing import Joined
 from compactor.pipelines.sorted_rows import (
@@ -50,8 +50,7 @@ class Closed(StrEnum):
         return self in (Closed.RIGHT, Closed.BOTH)
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
+class Intervals(Struct, frozen=True):
     """The build-side columns that define the intervals: keys and bounds."""
 
     keys: tuple[str, ...]
@@ -65,8 +64,7 @@ def interval_order(keys: SortSchema, begin: str) -> SortSchema:
     return (*keys, SortColumn(begin, nulls=Nulls.FIRST))
 
 
-@dataclass(frozen=True, slots=True)
-class _Intervals:
+class _Intervals(Struct, frozen=True):
     """A piece of the kept intervals, as ranges of points, counting only points that are neither null nor NaN.
     Shapes (intervals,)."""
 
@@ -79,8 +77,7 @@ class _Intervals:
         return np.flatnonzero((self.low < stop) & (self.high > start) & (self.low < self.high))
 
 
-@dataclass(slots=True)
-class _Gathered:
+class _Gathered(Struct):
     """Accumulates intervals until they make a piece."""
 
     rows: list[pa.RecordBatch] = field(default_factory=list)

@@ -6,20 +6,19 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.pipelines.provenance import ROW, SOURCE, Batches, Boundary
 
 _Number = TypeVar("_Number", int, float)
 
 
-@dataclass(slots=True)
-class OutputReport:
+class OutputReport(Struct):
     """The figures of one output."""
 
     records_written: int = 0
@@ -38,8 +37,7 @@ class OutputReport:
         }
 
 
-@dataclass(slots=True, kw_only=True)
-class RunReport:
+class RunReport(Struct, kw_only=True):
     """The figures of one run."""
 
     outputs: dict[str, OutputReport] = field(default_factory=dict)

@@ -4,12 +4,12 @@ compare."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.pipelines.buffer import BatchBuffer
@@ -38,8 +38,7 @@ _ROW_BYTES: Final = 96
 """Bytes of keys, ranks and positions per row of a chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """The memory of a join."""
 
     budget: MemoryBudget

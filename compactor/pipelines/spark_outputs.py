@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common import interrupts
 from compactor.files.write import StagedSink
@@ -25,8 +25,7 @@ from compactor.table.snapshot import Snapshot
 from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
 
 
-@dataclass(frozen=True, slots=True)
-class OutputTable:
+class OutputTable(Struct, frozen=True):
     """An output table, as of the start of the run."""
 
     log: CommitLog

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.pipelines import dead_letters
 from compactor.pipelines.config import Aggregate, Node, Source
@@ -19,8 +19,7 @@ from compactor.spark.shuffle.jobs import Done, FeedTotals
 from compactor.spark.shuffle.task import task_and_place
 
 
-@dataclass(frozen=True, slots=True)
-class _StageResult:
+class _StageResult(Struct, frozen=True):
     done: Done
     reports: Mapping[int, StageTaskReport]
     """By task number, ascending."""

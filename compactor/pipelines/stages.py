@@ -10,9 +10,10 @@ its rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compactor.errors import ConfigError
 from compactor.pipelines.classify import is_sorted_by, order_of, topological_order
@@ -72,8 +73,7 @@ class ShuffleKind(StrEnum):
     """All rows in one task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(Struct, frozen=True):
     """How rows move from one stage to the tasks of the next."""
 
     kind: ShuffleKind
@@ -92,8 +92,7 @@ class Shuffle:
                 return "all rows in one task"
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(Struct, frozen=True):
     """Rows that leave a stage by one path."""
 
     number: int
@@ -108,8 +107,7 @@ class Feed:
         return self.path[0]
 
 
-@dataclass(frozen=True, slots=True)
-class SparkStage:
+class SparkStage(Struct, frozen=True):
     """Tasks that run in parallel. All sources share one stage; every other stage has one root."""
 
     roots: tuple[str, ...]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.common.clock import random_id
+from compactor.common.plain_values import plain_dict
 from compactor.pipelines.binding import fitted
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.config import Aggregate, Combine, Merge, Output, Pipeline, Source
@@ -48,8 +49,7 @@ from lsm_fragment.keys.sort_schema import SortSchema
 _ORIGIN: Final = full_schema(pa.schema([]), has_groups=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSpec:
+class StageSpec(Struct, frozen=True, kw_only=True):
     """Input of every task of a stage. Picklable."""
 
     pipeline: Pipeline
@@ -69,8 +69,7 @@ class StageSpec:
     run_id: str
 
 
-@dataclass(slots=True)
-class WrittenRows:
+class WrittenRows(Struct):
     """What a task wrote for an output, from one feed."""
 
     rows: int = 0
@@ -81,8 +80,7 @@ class WrittenRows:
     """Entries of the written fragments, as JSON."""
 
 
-@dataclass(slots=True, kw_only=True)
-class StageTaskReport:
+class StageTaskReport(Struct, kw_only=True):
     """The figures of a task."""
 
     root: str
@@ -160,7 +158,7 @@ class _Task:
         report.spills = work.report.spills
         report.peak_bytes = work.budget.peak_bytes
         report.node_seconds = work.clock.seconds
-        yield TaskSummary(asdict(report), has_failed=report.bad_record is not None)
+        yield TaskSummary(plain_dict(report), has_failed=report.bad_record is not None)
 
     def _part(self, stack: ExitStack) -> LazyPart:
         assert self._spec.staging is not None

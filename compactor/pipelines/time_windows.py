@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
@@ -29,8 +29,7 @@ _UNIT_NANOSECONDS: Final = {
 _SIZE: Final = re.compile(r"\s*([0-9]{1,18})\s*(ns|us|ms|s|m|h|d)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class WindowSizes:
+class WindowSizes(Struct, frozen=True):
     """Windows that start at `origin` and every `slide` before and after. All in nanoseconds."""
 
     size: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.errors import DataError
@@ -25,8 +25,7 @@ I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowRows:
+class WindowRows(Struct, frozen=True):
     """Rows in window order. Values are computed for `start` to `stop`; the other rows are context."""
 
     numbers: I64

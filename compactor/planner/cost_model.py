@@ -7,8 +7,9 @@ The model knows no machine and no table: its constants were fitted to compaction
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.planner.shape import merge_shape
 from compactor.resources.merge_plan import output_count
@@ -37,8 +38,7 @@ _AHEAD_SHARE: Final = 0.3
 """How much of two decoded chunks of each sorted run is resident beside these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelledCost:
+class ModelledCost(Struct, frozen=True, kw_only=True):
     """The cost of a merge by the model alone, and the sizes that predictions need besides."""
 
     cpu_seconds: float

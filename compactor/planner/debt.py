@@ -6,9 +6,10 @@ The model follows RocksDB's write stall conditions: runs at level 0, and bytes w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compactor.planner.tree_shape import TreeShape, shapes
 from compactor.settings.compaction import Policy, Strategy
@@ -26,8 +27,7 @@ class Pressure(StrEnum):
     """Writers should wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Debt:
+class Debt(Struct, frozen=True):
     """The debt of a table: from `SLOW_SCORE` writers should slow down, from a score of 1 they should stop."""
 
     score: float

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 from compactor.planner.cost_model import BASE_BYTES, modelled_cost
 from compactor.planner.experience import Experience
 from compactor.planner.shape import memory_plan
@@ -18,8 +20,7 @@ from compactor.table.snapshot import Snapshot
 _DIGITS: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(Struct, frozen=True, kw_only=True):
     """Predicted figures of one compaction, or of several."""
 
     gets: int = 0
@@ -36,10 +37,10 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            **asdict(self),
-            "resident_bytes": asdict(self.resident_bytes.rounded(0)),
-            "cpu_seconds": asdict(self.cpu_seconds.rounded(_DIGITS)),
-            "task_seconds": asdict(self.task_seconds.rounded(_DIGITS)),
+            **plain_dict(self),
+            "resident_bytes": plain_dict(self.resident_bytes.rounded(0)),
+            "cpu_seconds": plain_dict(self.cpu_seconds.rounded(_DIGITS)),
+            "task_seconds": plain_dict(self.task_seconds.rounded(_DIGITS)),
         }
 
 

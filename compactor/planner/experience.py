@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.planner.cost_model import ModelledCost
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
@@ -27,8 +28,7 @@ _MAX_FACTOR: Final = 1e4
 """Learn nothing from figures that are further from the model: no machine measures them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Experience:
+class Experience(Struct, frozen=True):
     """Compactions of a table that tell what the next one will cost: those most similar to it, at best."""
 
     records: Sequence[CompactionRecord]

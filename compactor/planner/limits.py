@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, TARGET_FRAGMENT_BYTES
@@ -20,8 +21,7 @@ from compactor.settings.compaction import CompactionSettings
 _MIB: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Bounds on the inputs of one merge."""
 
     target_fragment_bytes: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.planner.estimate import Estimate
@@ -15,8 +16,7 @@ _THREADS_GAIN: Final = 1.5
 """A merge alone on several cores is faster than on one by this factor (docs/explanation/benchmarks.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where compactions run, and why, for users."""
 
     is_on_spark: bool

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compactor.planner.eager import plan_full, plan_overlapping
 from compactor.planner.leveled import plan_leveled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.planner.tree import Item, sorted_runs
 from compactor.resources.merge_plan import MergePlan, MergeShape, plan_merge

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.table.entry import FragmentEntry
@@ -13,8 +14,7 @@ from lsm_fragment.keys.bounds import Bound
 _ROW_GROUPS_PER_FRAGMENT: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSpec:
+class CompactionSpec(Struct, frozen=True, kw_only=True):
     """Fragments to merge into disjoint ones. It becomes a compaction when it is leased under an id."""
 
     inputs: tuple[FragmentEntry, ...]
@@ -56,8 +56,7 @@ class CompactionSpec:
         return self.size_bytes / max(1, self.moved_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class TrivialMove:
+class TrivialMove(Struct, frozen=True):
     """Fragments that overlap nothing on the way down: only the log changes."""
 
     entries: tuple[FragmentEntry, ...]
@@ -65,15 +64,13 @@ class TrivialMove:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expiry:
+class Expiry(Struct, frozen=True):
     """Fragments of time windows that are past retention."""
 
     entries: tuple[FragmentEntry, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
+class CompactionPlan(Struct, frozen=True, kw_only=True):
     """Specs by priority, trivial moves and expired fragments. No fragment is in two of these parts."""
 
     specs: tuple[CompactionSpec, ...] = ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+
+class Spread(Struct, frozen=True):
     """A predicted figure, and the range in which it is expected."""
 
     low: float = 0.0

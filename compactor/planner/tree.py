@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from compactor.planner.tree_shape import TreeShape
 from compactor.rows.policy import APPEND, RowKind, RowPolicy, Ttl
@@ -45,8 +46,7 @@ def hull(items: Iterable[Item]) -> KeyRange:
     return KeyRange(min(item.lower for item in items), max(item.upper for item in items))
 
 
-@dataclass(frozen=True)
-class SortedRun:
+class SortedRun(Struct, frozen=True, dict=True):
     """A sorted run: on level 0 one ingest or the outputs of one compaction."""
 
     items: tuple[Item, ...]
@@ -168,16 +168,14 @@ class DisjointRanges:
         self._uppers.insert(index, keys.upper)
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(Struct, frozen=True):
     """A leased compaction: its inputs are taken, and its outputs will fill a range."""
 
     keys: KeyRange
     output_level: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Tree:
+class Tree(Struct, kw_only=True):
     """One time window of a table. Mutable, so that a simulation need not build it anew."""
 
     window: int | None

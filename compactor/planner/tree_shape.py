@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from compactor.table.numbers import MAX_LEVEL
 from compactor.table.snapshot import Snapshot
@@ -15,8 +15,7 @@ from compactor.table.snapshot import Snapshot
 _COLUMNS: Final = ("window", "level", "size_bytes", "sequence_version", "sequence_position")
 
 
-@dataclass(frozen=True, slots=True)
-class TreeShape:
+class TreeShape(Struct, frozen=True):
     """The figures of one time window's tree on which debt depends."""
 
     level0_runs: int

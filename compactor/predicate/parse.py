@@ -6,12 +6,12 @@ A column compared with a value becomes a condition by which scans prune. Everyth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
@@ -105,8 +105,7 @@ def bound_value(tree: exp.Expression, schema: pa.Schema) -> Bound:
     return _Conditions(schema, schema, unwraps=False).values.bound(tree)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operand:
+class _Operand(Struct, frozen=True):
     """The side of a comparison that is not a literal: a column, or computed values."""
 
     name: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.predicate.like import literal_prefix
 from compactor.predicate.tree import (
@@ -41,8 +41,7 @@ class Summary(Protocol):
     def may_be_like(self, pattern: str, *, ignores_case: bool) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """Bounds of one column's values in some rows."""
 
     low: Value

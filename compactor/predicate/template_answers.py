@@ -7,7 +7,6 @@ with word variables are compared with it token by token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.predicate.like import Parts, Wildcard, parts_of
 from compactor.predicate.tree import Compare, IsIn, Like, Op
@@ -123,8 +123,7 @@ def _pays(parts: Parts, layout: Layout, rows: int) -> bool:
     return steps <= _MAX_STEPS and moves <= max(_FREE_MOVES, _ROW_MOVES * rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Machine:
+class _Machine(Struct, frozen=True, kw_only=True):
     """A pattern as an automaton for `lsm_fragment.native.arrays.patterns`: state s has matched s steps."""
 
     steps: U64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
@@ -11,6 +10,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from pyarrow import types as pt
 
 from compactor.predicate.like import like
@@ -72,16 +73,14 @@ def compared(op: Op, left: Any, right: Any) -> Any:
     return differs(left, right) if op is Op.NE else getattr(pc, _COMPARISONS[op])(left, right)
 
 
-@dataclass(frozen=True)
-class Compare:
+class Compare(Struct, frozen=True):
     column: str
     op: Op
     value: pa.Scalar
     """Value of the column's storage type; never null."""
 
 
-@dataclass(frozen=True)
-class IsIn:
+class IsIn(Struct, frozen=True, dict=True):
     column: str
     values: pa.Array
     """Values of the column's storage type, without nulls."""
@@ -93,21 +92,18 @@ class IsIn:
         return sorted(plain_value(value_at(self.values, row), self.values.type) for row in rows)
 
 
-@dataclass(frozen=True)
-class Like:
+class Like(Struct, frozen=True):
     column: str
     pattern: str
     """SQL pattern: `%` matches any text, `_` any character; a backslash escapes either."""
     ignores_case: bool = False
 
 
-@dataclass(frozen=True)
-class IsNull:
+class IsNull(Struct, frozen=True):
     column: str
 
 
-@dataclass(frozen=True)
-class Computed:
+class Computed(Struct, frozen=True):
     """A condition on computed values, of which statistics tell nothing."""
 
     columns: tuple[str, ...]
@@ -115,23 +111,19 @@ class Computed:
     """Evaluates it: takes the columns, decoded, and the number of rows."""
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Struct, frozen=True):
     value: bool | None
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Struct, frozen=True):
     part: Predicate
 
 
-@dataclass(frozen=True)
-class And:
+class And(Struct, frozen=True):
     parts: Sequence[Predicate]
 
 
-@dataclass(frozen=True)
-class Or:
+class Or(Struct, frozen=True):
     parts: Sequence[Predicate]
 
 

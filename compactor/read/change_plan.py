@@ -8,11 +8,11 @@ of one key are merged, only the merged rows of before and after tell what change
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.errors import UsageError
 from compactor.predicate.tree import Compare, IsNull, Not, Op, Predicate
@@ -40,8 +40,7 @@ class Change(StrEnum):
     UPDATE_AFTER = "update_after"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRows:
+class StoredRows(Struct, frozen=True):
     """Live rows of fragments of one version, without those that are also live in another version."""
 
     fragments: tuple[FragmentEntry, ...]
@@ -51,8 +50,7 @@ class StoredRows:
     """Condition on stored rows; None for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class VersionChange:
+class VersionChange(Struct, frozen=True):
     """What one version did to rows."""
 
     version: int

@@ -7,7 +7,8 @@ is compared for each set of fragments that share keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compactor.read.change_plan import StoredRows, VersionChange
 from compactor.read.pruning import overlapping_fragments

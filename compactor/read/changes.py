@@ -6,11 +6,11 @@ Each version's rows are read as a scan reads them: rows that came are a scan of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.predicate.tree import And, Predicate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.files.write import SinkOptions, open_table_sink
 from compactor.predicate.tree import Predicate

@@ -7,13 +7,14 @@ combined in order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compactor.common.message import Message
 from compactor.errors import DataError, FragmentMissingError, ObjectNotFoundError, message_of
@@ -48,8 +49,7 @@ _ROW_BYTES: Final = 16
 """Minimum memory per row of a chunk, decoded and hashed."""
 
 
-@dataclass(slots=True)
-class CheckedFragment:
+class CheckedFragment(Struct):
     """The findings of one fragment."""
 
     rows: int = 0
@@ -86,8 +86,7 @@ def check_fragment(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Chunk(Struct, frozen=True):
     """The findings of one chunk."""
 
     column: str
@@ -98,8 +97,7 @@ class _Chunk:
     """The column's contribution to each row's hash. Shape (rows,)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyGroup:
+class _KeyGroup(Struct, frozen=True):
     """The findings of a row group's sort columns."""
 
     offset: int

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.read.change_plan import Change
 from compactor.table.metadata import TableMetadata
@@ -29,8 +29,7 @@ _KINDS: Final = pa.array(
 _DELETE, _INSERT, _BEFORE, _AFTER = range(4)
 
 
-@dataclass(frozen=True, slots=True)
-class MergedChanges:
+class MergedChanges(Struct, frozen=True):
     """Which columns are compared, and by which key."""
 
     asked: tuple[str, ...]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
+
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 
 
 def left_out(fragments: int, rows: int) -> str:
@@ -15,8 +17,7 @@ def left_out(fragments: int, rows: int) -> str:
     return f"left out {counted(fragments, 'fragment')} in quarantine with {counted(rows, 'row')}"
 
 
-@dataclass(slots=True, kw_only=True)
-class ScanReport:
+class ScanReport(Struct, kw_only=True):
     """Counts of what a scan read and skipped; complete once the scan has ended."""
 
     fragments: int = 0
@@ -53,8 +54,7 @@ class ScanReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExportReport:
+class ExportReport(Struct, frozen=True):
     """The result of an export to one file."""
 
     path: str
@@ -65,8 +65,7 @@ class ExportReport:
     """Size of the rows in memory, before encoding."""
 
 
-@dataclass(slots=True, kw_only=True)
-class AgainstReport:
+class AgainstReport(Struct, kw_only=True):
     """What happened to rows since an earlier version, by the log."""
 
     version: int
@@ -96,8 +95,7 @@ class AgainstReport:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class VerifyReport:
+class VerifyReport(Struct, kw_only=True):
     """The result of a verification."""
 
     version: int
@@ -110,7 +108,7 @@ class VerifyReport:
     """The comparison with an earlier version, if one was named."""
 
     def to_json(self) -> dict[str, Any]:
-        compared = {} if self.against is None else {"against": asdict(self.against)}
+        compared = {} if self.against is None else {"against": plain_dict(self.against)}
         return {
             "version": self.version,
             "ok": not self.faults,
@@ -122,8 +120,7 @@ class VerifyReport:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateCount:
+class TemplateCount(Struct, frozen=True):
     """The rows of one template."""
 
     template: str
@@ -137,8 +134,7 @@ class TemplateCount:
     """The text of one row, cut to 1,000 characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplatesReport:
+class TemplatesReport(Struct, frozen=True, kw_only=True):
     """The templates of a column."""
 
     column: str
@@ -157,11 +153,10 @@ class TemplatesReport:
     """Rows of these fragments."""
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "templates": [asdict(found) for found in self.templates]}
+        return {**plain_dict(self), "templates": [plain_dict(found) for found in self.templates]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTemplates:
+class StoredTemplates(Struct, frozen=True, kw_only=True):
     """The templates of a column in some of the row groups that store it as templates."""
 
     column: str

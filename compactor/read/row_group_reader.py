@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match
@@ -35,8 +35,7 @@ _COUNTING: Final = Lock()
 """Guards the counters of scan reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroup:
+class RowGroup(Struct, frozen=True):
     """A row group and its place in the fragment."""
 
     number: int
@@ -44,16 +43,14 @@ class RowGroup:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class WantedRows:
+class WantedRows(Struct, frozen=True):
     """Wanted rows of one row group, at least one. Columns are storage arrays of the table's types."""
 
     arrays: list[pa.Array]
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRows:
+class FoundRows(Struct, frozen=True):
     """Columns of one row group, with a mask of its wanted rows, at least one."""
 
     columns: dict[str, Column]

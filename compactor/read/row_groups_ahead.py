@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from compactor.errors import CompactorError
 from compactor.read.limits import AHEAD_BYTES
@@ -16,8 +17,7 @@ from lsm_fragment.keys.comparator import ComparableKey, KeyComparator
 from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 
-@dataclass(slots=True)
-class _Source:
+class _Source(Struct):
     """The row groups of one part."""
 
     reader: RowGroupReader

@@ -7,12 +7,11 @@ fragments are read together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from msgspec import structs
+from msgspec import Struct, structs
 
 from compactor.predicate.tree import Predicate
 from compactor.read.pruning import may_have, overlapping_fragments, unless_ruled_out
@@ -36,8 +35,7 @@ _MAX_PARTS: Final = 100_000
 claims."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroups:
+class RowGroups(Struct, frozen=True):
     """A range of row groups of a fragment whose rows need no merge."""
 
     entry: FragmentEntry
@@ -45,8 +43,7 @@ class RowGroups:
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class OverlappingFragments:
+class OverlappingFragments(Struct, frozen=True):
     """Fragments that share keys with one another and with no others."""
 
     entries: tuple[FragmentEntry, ...]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from compactor.common.heap import set_up_heap
 from compactor.read.lookahead import Lookahead
@@ -28,8 +29,7 @@ def thread_pool_of(threads: int) -> Iterator[ThreadPool]:
         yield pool
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
+class Step(Struct, Generic[T], frozen=True):
     """A unit of work with ordered results."""
 
     run: Callable[[ThreadPool], Iterator[T]]
@@ -58,8 +58,7 @@ def in_order(steps: Iterable[Step[T]], pool: ThreadPool, max_bytes: int) -> Iter
         ahead.cancel()
 
 
-@dataclass(slots=True)
-class _Bundle(Generic[T]):
+class _Bundle(Struct, Generic[T]):
     """Consecutive steps for one thread."""
 
     work: Work[list[Iterator[T]]]

@@ -6,14 +6,15 @@ The key bounds of row groups in the footers suffice to find overlaps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lsm_fragment.container.footer import RowGroupStats
 from lsm_fragment.keys.comparator import KeyComparator
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Consecutive row groups of one fragment."""
 
     fragment: int

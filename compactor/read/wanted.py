@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.errors import UsageError
 from compactor.predicate.tree import And, Compare, IsIn, Op, Predicate, columns_of, conjuncts
@@ -16,8 +16,7 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.names import names_text
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """The columns and rows that a scan should return."""
 
     schema: pa.Schema

@@ -7,8 +7,9 @@ some HTML tags in them.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -21,8 +22,7 @@ TOP_PIXELS: Final = 62
 """Height of the legend above the plot, then of the panel titles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(Struct, frozen=True, kw_only=True):
     """A figure with its title and description."""
 
     name: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+from msgspec import Struct, field
 
 from compactor.common.sampling import evenly
 from compactor.errors import CompactorError, message_of
@@ -27,8 +28,7 @@ Advance = Callable[[int, int], None]
 """Progress callback: footers read, and footers to read."""
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     """Sums for one column over the footers read."""
 
     rows: int = 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 from compactor.planner.spread import Spread
 from compactor.read.read_reports import StoredTemplates
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Headline:
+class Headline(Struct, frozen=True, kw_only=True):
     """The main figures of the reported version."""
 
     version: int
@@ -42,8 +43,7 @@ class Headline:
     """Fragments that contain the worst key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelRow:
+class LevelRow(Struct, frozen=True, kw_only=True):
     """The figures of one level."""
 
     level: int
@@ -58,8 +58,7 @@ class LevelRow:
     fragments overlap."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """An interval on the key axis.
 
     Represents a fragment; several neighbours, if there are too many to draw; or part of the depth profile, if
@@ -84,8 +83,7 @@ class Bar:
     is_quarantined: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SizeBin:
+class SizeBin(Struct, frozen=True):
     """The number of fragments of at least `lower_bytes` and less than twice that."""
 
     level: int
@@ -93,8 +91,7 @@ class SizeBin:
     fragments: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
+class Panel(Struct, frozen=True, kw_only=True):
     """The fragments of one version."""
 
     version: int
@@ -105,8 +102,7 @@ class Panel:
     sizes: tuple[SizeBin, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """A label of the key axis."""
 
     rank: int
@@ -114,8 +110,7 @@ class Tick:
     """Shortened value per sort column."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeySpace:
+class KeySpace(Struct, frozen=True):
     """The fragments of one or two versions, on a common key axis."""
 
     sort: tuple[str, ...]
@@ -127,8 +122,7 @@ class KeySpace:
     now: Panel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPoint:
+class HistoryPoint(Struct, frozen=True, kw_only=True):
     """The figures of the table after one version."""
 
     version: int
@@ -147,8 +141,7 @@ class HistoryPoint:
     ingested_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRow:
+class CompactionRow(Struct, frozen=True):
     """The record of an attempted compaction; see `compactor.table.compaction_record`."""
 
     version: int
@@ -156,8 +149,7 @@ class CompactionRow:
     figures: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitterRow:
+class CommitterRow(Struct, frozen=True, kw_only=True):
     """What the processes of one host have committed."""
 
     host: str
@@ -170,8 +162,7 @@ class CommitterRow:
     last_unix_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableHistory:
+class TableHistory(Struct, frozen=True, kw_only=True):
     """The history of a range of versions."""
 
     first_version: int
@@ -185,8 +176,7 @@ class TableHistory:
     """Hosts of the versions read, the last to commit first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRow:
+class ColumnRow(Struct, frozen=True, kw_only=True):
     """The figures of one column."""
 
     name: str
@@ -201,8 +191,7 @@ class ColumnRow:
     """Chunk counts by encoding in the footers read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The figures of all columns."""
 
     rows: tuple[ColumnRow, ...]
@@ -213,8 +202,7 @@ class Columns:
     """Fragments with unreadable footers, and the reasons."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRow:
+class PlannedRow(Struct, frozen=True, kw_only=True):
     """A step that the next compaction would take."""
 
     what: str
@@ -225,8 +213,7 @@ class PlannedRow:
     predicted_seconds: Spread | None
 
 
-@dataclass(frozen=True, slots=True)
-class RunningRow:
+class RunningRow(Struct, frozen=True):
     """A compaction that holds a lease."""
 
     compaction_id: str
@@ -236,8 +223,7 @@ class RunningRow:
     expires_unix_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingFragment:
+class WaitingFragment(Struct, frozen=True):
     """A fragment that waits for quarantined ones."""
 
     key: str
@@ -246,8 +232,7 @@ class WaitingFragment:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRow:
+class HeldRow(Struct, frozen=True, kw_only=True):
     """A step that would be due without quarantine."""
 
     what: str
@@ -270,8 +255,7 @@ class HeldRow:
         return tuple(sorted({fragment.level for fragment in self.waiting}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineRow:
+class QuarantineRow(Struct, frozen=True, kw_only=True):
     """A fragment in quarantine."""
 
     key: str
@@ -285,8 +269,7 @@ class QuarantineRow:
     held_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """Work that is due, running or held up."""
 
     planned: tuple[PlannedRow, ...]
@@ -307,8 +290,7 @@ class Pending:
         return sum(len(row.waiting) for row in self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How a table is, in a sentence, and what to do."""
 
     text: str
@@ -317,8 +299,7 @@ class Verdict:
     is_bad: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Everything that a report states of a table."""
 
     table: str
@@ -337,4 +318,4 @@ class Report:
     """Sentences on what could not be read or is not shown."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain_dict(self)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.setting_keys import SINCE
 from compactor.compaction.driver import Driver, DriverSettings
@@ -55,8 +56,7 @@ MAX_VERSIONS: Final = 1000
 MAX_TEMPLATE_CHUNKS: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Struct, frozen=True, kw_only=True):
     """Which versions to report, and limits on what to read."""
 
     moment: Moment = NEWEST

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compactor.planner.spec import CompactionPlan
 from compactor.table.entry import FragmentEntry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldStep:
+class HeldStep(Struct, frozen=True, kw_only=True):
     """A step that would be due without quarantine."""
 
     what: str
@@ -24,8 +24,7 @@ class HeldStep:
     window: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     what: str
     reason: str
     output_level: int

@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.escaping import shortened
 from compactor.report.data import Bar, LevelRow, Panel, SizeBin, Tick
@@ -82,8 +82,7 @@ class KeyAxis:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCost:
+class ReadCost(Struct, frozen=True):
     """The read amplification of a version."""
 
     sorted_runs: int

@@ -7,8 +7,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.common.setting_keys import SPOOL_DIRECTORY
@@ -19,8 +20,7 @@ _SMALLEST: Final = 4 << 10
 _LARGE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """A piece of the file. `size` is the requested size."""
 
     offset: int

@@ -11,9 +11,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from compactor.common.threads import started
 from compactor.resources.budget import MemoryBudget
@@ -35,8 +36,7 @@ class ClosableSource(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
+class FetchSettings(Struct, frozen=True):
     """Limits of fetching one input ahead."""
 
     ahead_bytes: int

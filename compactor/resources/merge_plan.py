@@ -5,8 +5,9 @@ The executor, `compact --explain`, the planner's limits and the estimates all us
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from compactor.resources.merge_stages import (
     CHUNKS,
@@ -74,8 +75,7 @@ PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeShape:
+class MergeShape(Struct, frozen=True, kw_only=True):
     """Statistics of a merge's inputs, known before they are read."""
 
     inputs: int
@@ -100,8 +100,7 @@ class MergeShape:
     """Whether rows can differ in weight at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True, kw_only=True):
     """Limits of one task; `compactor.settings.compaction` has defaults and bounds."""
 
     memory_limit_bytes: int
@@ -113,8 +112,7 @@ class MemorySettings:
     """Threads that make chunks; with 1 the merging thread does it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergePlan:
+class MergePlan(Struct, frozen=True, kw_only=True):
     """The stages of a merge and their sizes."""
 
     stages: StagePlan
@@ -170,8 +168,7 @@ def output_count(rows: int, stored_bytes: int, target_fragment_bytes: int) -> in
     return max(1, min(rows, round(stored_bytes / target_fragment_bytes)))
 
 
-@dataclass(frozen=True)
-class _Formulas:
+class _Formulas(Struct, frozen=True):
     """Formulas for the most that each stage of one merge holds, in bytes unless the name says otherwise."""
 
     shape: MergeShape

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 
 class Buffer(StrEnum):
@@ -17,8 +18,7 @@ class Buffer(StrEnum):
     """Grows with the input, because later stages need all of it; it spills."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryStage:
+class MemoryStage(Struct, frozen=True, kw_only=True):
     """A stage and its limits."""
 
     name: str
@@ -46,8 +46,7 @@ class MemoryStage:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class StagePlan:
+class StagePlan(Struct, frozen=True):
     """The stages of a task under one memory limit."""
 
     limit_bytes: int

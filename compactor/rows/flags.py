@@ -6,12 +6,12 @@ Gathering a column ignores the flags; `fold` applies them afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.rows.key_rows import KeyRows
@@ -39,8 +39,7 @@ DELETED: Final = "deleted"
 REASONS: Final = (DELETED, EXPIRED, SUPERSEDED, TOMBSTONES)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The decision on consecutive rows, which cover whole keys."""
 
     flags: Flags
@@ -165,8 +164,7 @@ class RowRule:
         return _as_flags(pc.less(_integers(keys[self._time]), self._cutoff))
 
 
-@dataclass(frozen=True, slots=True)
-class RowStatistics:
+class RowStatistics(Struct, frozen=True):
     """Statistics of a fragment's rows, for later compactions."""
 
     tombstones: int = 0

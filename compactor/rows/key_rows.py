@@ -14,18 +14,17 @@ Rows of one key are adjacent, the oldest first. An example with keys `a` and `b`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 Mask = npt.NDArray[np.bool_]
 _NONE: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRows:
+class KeyRows(Struct, frozen=True, kw_only=True):
     """Masks of shape (rows,) over the rows of whole keys."""
 
     live: Mask

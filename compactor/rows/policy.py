@@ -7,13 +7,15 @@ and readers see at most one.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyarrow import types as pt
 from pydantic import NonNegativeInt, Strict
 
@@ -107,7 +109,7 @@ class RowPolicy:
 
     def renamed(self, rename: Callable[[str], str]) -> RowPolicy:
         """Returns the policy with its columns renamed."""
-        return replace(
+        return dataclasses.replace(
             self,
             sequence=None if self.sequence is None else rename(self.sequence),
             delete_marker=None if self.delete_marker is None else rename(self.delete_marker),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final, get_args
 
 from annotated_types import Ge, Le
+from msgspec import Struct
 from pydantic import BeforeValidator, Field
 from pydantic.fields import FieldInfo
 
@@ -18,8 +18,7 @@ TASK_MEMORY_BYTES: Final = 512 << 20
 """Default memory limit of every kind of task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """The textual form of a type's values, for help texts."""
 
     metavar: str

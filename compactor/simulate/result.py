@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 from compactor.planner.debt import SLOW_SCORE, Debt, Pressure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardSample:
+class ShardSample(Struct, frozen=True, kw_only=True):
     """The state of one shard at a point in time."""
 
     seconds: float
@@ -34,8 +35,7 @@ class ShardSample:
         return 1 + self.compacted_bytes / max(1, self.ingested_bytes)
 
 
-@dataclass(slots=True, kw_only=True)
-class Peaks:
+class Peaks(Struct, kw_only=True):
     """Peaks over all flushes, not just samples."""
 
     flushes: int = 0
@@ -59,8 +59,7 @@ class Peaks:
         self.pending_bytes = max(self.pending_bytes, debt.pending_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """One simulated shard; figures of the table are multiples of it."""
 
     shards: int
@@ -154,7 +153,7 @@ def worker_use(start: ShardSample, end: ShardSample, workers: int) -> float:
 
 def _sample_json(sample: ShardSample) -> dict[str, Any]:
     return {
-        **asdict(sample),
+        **plain_dict(sample),
         "level_bytes": {str(level): size for level, size in sorted(sample.level_bytes.items())},
         "debt": sample.debt.to_json(),
         "write_amplification": round(sample.write_amplification, 3),

@@ -10,10 +10,9 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
@@ -45,8 +44,7 @@ class Observer:
     def stepped(self, simulation: Simulation) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _RunningCompaction:
+class _RunningCompaction(Struct, frozen=True):
     """A running compaction."""
 
     spec: CompactionSpec

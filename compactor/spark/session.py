@@ -10,11 +10,11 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.errors import JobError, UsageError
 from compactor.resources.scratch import ScratchFolder
@@ -188,8 +188,7 @@ def first_cause(error: Exception) -> str:
     return (caused or lines or [type(error).__name__])[-1][:400]
 
 
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
+class SparkOptions(Struct, frozen=True):
     """Options of a run on Spark."""
 
     staging: str | None = None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
+
+from msgspec import Struct
 
 from compactor.errors import DataError, ObjectExistsError
 from compactor.resources.disk import LocalDisk
@@ -33,8 +34,7 @@ def check_size(size_bytes: int, address: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
+class ObjectInfo(Struct, frozen=True):
     """An object as a listing or a HEAD describes it."""
 
     key: str
@@ -44,8 +44,7 @@ class ObjectInfo:
     modified_unix_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class UnfinishedUpload:
+class UnfinishedUpload(Struct, frozen=True):
     """A write that is neither complete nor aborted: it still runs, or a crash left it behind."""
 
     token: str

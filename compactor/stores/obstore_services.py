@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Self
+
+from msgspec import Struct, field
 
 from compactor.errors import UsageError
 from compactor.resources.packages import Extra
 from compactor.stores.keys import check_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(Struct, frozen=True, kw_only=True):
     """A service, and what a user has to know of it."""
 
     name: str
@@ -69,8 +69,7 @@ def is_data_lake(url: str) -> bool:
     return _DATA_LAKE.fullmatch(url) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """A bucket or container, and the prefix in it."""
 
     service: Service

@@ -8,12 +8,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import obstore
 import obstore.store
+from msgspec.structs import replace
 from obstore.exceptions import BaseError
 
 from compactor.errors import (

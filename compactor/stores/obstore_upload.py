@@ -6,9 +6,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Self
+
+from msgspec import Struct
 
 from compactor.resources.upload_memory import SentPart, UploadMemory
 from compactor.stores.answers import outcome_known
@@ -16,8 +17,7 @@ from compactor.stores.base import ObjectInfo
 from compactor.stores.upload_parts import UploadByParts, check_part, in_thread
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(Struct, frozen=True):
     """The two ways to write an object. Both raise store errors."""
 
     address: str

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from compactor.errors import ConfigError
 
@@ -30,8 +31,7 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9:/_.-]+")
 """Matches `1234abcd-...`, `alias/name`, `arn:aws:kms:region:account:key/...`; all are safe in a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class S3Encryption:
+class S3Encryption(Struct, frozen=True):
     """Encryption arguments of requests that create an object; none by default."""
 
     algorithm: str | None = None

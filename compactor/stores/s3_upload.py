@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from compactor.errors import StoreError
 from compactor.resources.upload_memory import SentPart, UploadMemory
@@ -24,8 +25,7 @@ _GROW_EVERY_PARTS: Final = 1_000
 _MAX_PART_BYTES: Final = 512 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UploadTarget:
+class UploadTarget(Struct, frozen=True, kw_only=True):
     """The target of an upload, with the client that reaches it."""
 
     key: str

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 import pyarrow as pa
-from msgspec import structs
+from msgspec import Struct, structs
 
 from compactor.errors import DataError
 from compactor.rows.flags import NONE_SEEN, RowStatistics
@@ -142,8 +141,7 @@ _NUMBER: Final = Number()
 _OBJECT_BYTES: Final = Number(MAX_OBJECT_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
+class Deletion(Struct, frozen=True):
     """The deleted rows of a fragment, and where their positions are stored."""
 
     key: Annotated[str, ObjectName(is_deletions_key, "a deletions object")]
@@ -153,8 +151,7 @@ class Deletion:
     rows: Annotated[int, _NUMBER]
 
 
-@dataclass(frozen=True, slots=True)
-class SkipIndex:
+class SkipIndex(Struct, frozen=True):
     """The place of a fragment's skip index on storage."""
 
     key: Annotated[str, ObjectName(is_skip_index_key, "a skip index object")]

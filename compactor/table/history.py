@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.heap import set_up_heap
 from compactor.errors import (
@@ -64,8 +66,7 @@ _MAX_RECENT_BYTES: Final = 64 << 10
 """The largest log file whose text is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSnapshot:
+class LoadedSnapshot(Struct, frozen=True):
     """A snapshot, and what reading it took."""
 
     snapshot: Snapshot
@@ -75,8 +76,7 @@ class LoadedSnapshot:
     """Fragments added and removed by the versions read after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """The versions that names under `_checkpoint/` name, newest first."""
 
     checkpoints: tuple[int, ...] = ()
@@ -88,8 +88,7 @@ class Marks:
         return next((floor for floor in self.floors if floor in self.checkpoints), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _LogFiles:
+class _LogFiles(Struct, frozen=True):
     """The log files from a version on, ascending."""
 
     first: int

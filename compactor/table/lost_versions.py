@@ -7,7 +7,7 @@ committed or not. A version after which no attempt began leaves no such proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from compactor.errors import DataError
 from compactor.stores.base import ReadOnlyStore
@@ -23,8 +23,7 @@ from compactor.table.object_names import (
 from compactor.table.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class LostVersion:
+class LostVersion(Struct, frozen=True):
     """The last version that is proven to have gone from the end of the log."""
 
     number: int

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.conversion import convertible
+from compactor.common.plain_values import plain_dict
 from compactor.common.setting_keys import SKIP_INDEX
 from compactor.errors import UsageError
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
@@ -48,8 +51,7 @@ class TimeWindows:
         return (window + 1) * self.window_seconds + self.retention_seconds <= now_unix_ms / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableMetadata:
+class TableMetadata(Struct, frozen=True, kw_only=True):
     """The metadata that all fragments of the table share.
 
     A column is known by its stored name, which never changes and is never given to another column; `sort`,
@@ -146,9 +148,9 @@ class TableMetadata:
         return {
             "schema": schema_to_json(self.schema),
             "sort": [column.to_json() for column in self.sort],
-            "windows": None if self.windows is None else asdict(self.windows),
+            "windows": None if self.windows is None else plain_dict(self.windows),
             **({"row_policy": self.rows.to_json()} if self.rows != APPEND else {}),
-            **({"ttl": asdict(self.ttl)} if self.ttl else {}),
+            **({"ttl": plain_dict(self.ttl)} if self.ttl else {}),
             **({"names": dict(self.names)} if self.names else {}),
             **({"retired": list(self.retired)} if self.retired else {}),
             **({"redacted": list(self.redacted)} if self.redacted else {}),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from compactor.errors import CommitConflictError, CompactorError, UnknownOutcomeError
 from compactor.stores.base import Store
@@ -25,8 +26,7 @@ class CommitEnd(StrEnum):
     """On a newer snapshot nothing was left to commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitReport:
+class CommitReport(Struct, frozen=True, kw_only=True):
     table_url: str
     end: CommitEnd
     changes: Changes | None

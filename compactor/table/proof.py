@@ -8,7 +8,9 @@ read once, by one GET. In memory are a thousand versions at a time, besides the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import DataError, ObjectNotFoundError, OvertakenError
 from compactor.stores.base import ObjectInfo, ReadOnlyStore
@@ -19,8 +21,7 @@ from compactor.table.snapshot import Snapshot, replay
 from compactor.table.version import Version
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The objects of a log, by name."""
 
     marks: Marks

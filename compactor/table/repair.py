@@ -10,8 +10,9 @@ version the rest is given up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import (
@@ -44,8 +45,7 @@ _REFUSED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One object of the log that is wrong or missing."""
 
     key: str
@@ -57,8 +57,7 @@ class Finding:
         return {"key": self.key, "reason": self.reason, "goes_aside": self.goes_aside}
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """The table as readers of a log see it, or the error that they get."""
 
     version: int = 0
@@ -73,8 +72,7 @@ class Meaning:
         return {"version": self.version, "fragments": self.fragments, "rows": self.rows}
 
 
-@dataclass(slots=True, kw_only=True)
-class RepairReport:
+class RepairReport(Struct, kw_only=True):
     """The findings about a log, and its meaning before and after the repair."""
 
     now: Meaning

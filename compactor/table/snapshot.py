@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final, Self
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from compactor.errors import DataError
 from compactor.settings.properties import Properties
@@ -28,8 +30,7 @@ from compactor.table.tags import Tag
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Records, Version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class Totals(Struct, frozen=True, kw_only=True):
     """Sums over all versions so far."""
 
     ingested_rows: Natural = 0
@@ -85,8 +86,7 @@ KEEPS_ROWS: Final = frozenset(
 _TOTALS: Final = tuple(field.name for field in fields(Totals))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The table at one version. Version 0 is a table that does not exist yet.
 
     The fields with a form are those of a checkpoint's header.

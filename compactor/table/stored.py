@@ -21,23 +21,13 @@ import msgspec
 import pyarrow as pa
 
 from compactor.common.conversion import convertible
+from compactor.common.plain_values import plain
 from compactor.table.json_text import from_json_text, to_json_text
 from compactor.table.numbers import MAX_INT64, check_number
 
 _Record = TypeVar("_Record")
 _INT64: Final = pa.int64()
 _REQUIRED: Final = Parameter.empty
-
-
-def _builtins(value: Any) -> Any:
-    return msgspec.to_builtins(value, enc_hook=_plain_text)
-
-
-def _plain_text(value: Any) -> str:
-    """Returns the text of a `Message`, which msgspec does not take for one. Raises TypeError for others."""
-    if not isinstance(value, str):
-        raise TypeError(f"the log holds no {type(value).__name__}")
-    return str(value)
 
 
 class Form:
@@ -159,7 +149,7 @@ class Converted(Form):
         convertible(self.type)
 
     def to_json(self, value: Any) -> Any:
-        return _builtins(value)
+        return plain(value)
 
     def from_json(self, value: Any) -> Any:
         return msgspec.convert(value, self.type)
@@ -176,7 +166,7 @@ class Keyed(Form):
         convertible(list[self.type])  # type: ignore[name-defined]
 
     def to_json(self, value: Mapping[str, Any]) -> Any:
-        return _builtins(list(value.values()))
+        return plain(list(value.values()))
 
     def from_json(self, value: Any) -> dict[str, Any]:
         records: list[Any] = msgspec.convert(value, list[self.type])  # type: ignore[name-defined]

@@ -9,8 +9,10 @@ healthy fragments get through, and a deadly one kills only a few workers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.counts import counted
 from compactor.table.numbers import Natural
@@ -22,8 +24,7 @@ One or two prove little: machines are taken away, and a lease also ends while sl
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Struct, frozen=True):
     """A live fragment that was among the inputs of abandoned leases."""
 
     key: str

@@ -7,11 +7,11 @@ when to end it, so readers, restores and vacuums never disagree about it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from compactor.common.clock import Clock
 from compactor.errors import UsageError
@@ -23,8 +23,7 @@ TAG_PATTERN: Final = r"^(?![0-9]+\Z)[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z"
 TagName = Annotated[str, msgspec.Meta(pattern=TAG_PATTERN)]
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """A name for a version."""
 
     name: TagName

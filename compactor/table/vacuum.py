@@ -15,10 +15,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from compactor.common.counts import counted
+from compactor.common.plain_values import plain_dict
 from compactor.common.setting_keys import ALLOW_SHRINKING
 from compactor.errors import (
     CommitConflictError,
@@ -66,8 +69,7 @@ class _ChangedError(Exception):
     """A version was tagged, or the table was told to keep others, after the log had been read."""
 
 
-@dataclass(slots=True, kw_only=True)
-class VacuumReport:
+class VacuumReport(Struct, kw_only=True):
     """Counts of what was removed, or would be by a dry run."""
 
     version: int
@@ -92,7 +94,7 @@ class VacuumReport:
         return removed == 0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain_dict(self)
 
 
 def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
@@ -422,8 +424,7 @@ class _RowCount:
             self.total -= self._rows.pop(key, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Boundaries:
+class _Boundaries(Struct, frozen=True):
     min_base_version: int
     oldest: int
     kept: int
@@ -435,8 +436,7 @@ class _Boundaries:
     """Log files up to the newest checkpoint at or before this version may go; tags hold it back."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Proved:
+class _Proved(Struct, kw_only=True):
     """The content of the log up to a snapshot, replayed from all its files."""
 
     snapshot: Snapshot

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
 import msgspec
 import xxhash
+from msgspec import Struct
 
 from compactor.errors import DataError
 from compactor.table.compaction_record import CompactionRecord, records_from_json, records_to_json
@@ -68,8 +68,7 @@ class Operation(StrEnum):
     """The minimum base version is raised before unreferenced objects are removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Struct, frozen=True, kw_only=True):
     """A decided compaction. Its outputs can be committed only while the lease stands.
 
     Until it expires, no other driver plans a compaction that would conflict with it; afterwards a driver that
@@ -86,8 +85,7 @@ class Lease:
     """When it was decided, by the time that leases expire by; a renewal keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(Struct, frozen=True):
     """A fragment that is kept from compactions, and the reason."""
 
     key: str
@@ -108,8 +106,7 @@ class Records(Form):
 _TEXTS: Final = Converted(tuple[str, ...])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Struct, frozen=True, kw_only=True):
     """The changes of a commit to the snapshot for which it was prepared, by the names of a log file."""
 
     operation: Annotated[Operation, Converted(Operation)]
@@ -171,8 +168,7 @@ _CHANGES: Final = Stored(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(Struct, frozen=True, kw_only=True):
     """One file of the commit log."""
 
     number: int

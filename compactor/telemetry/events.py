@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.escaping import one_line
 from compactor.common.logs import utc_time
+from compactor.common.plain_values import plain_dict
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -21,8 +23,7 @@ _LOGGED_AS: Final = {"compaction": "compaction_id"}
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something that happened to a table."""
 
     name: str
@@ -124,7 +125,7 @@ def _figures(finished: FinishedCompaction) -> dict[str, Any]:
         record = finished.outcome.record
         figures |= {"attempt_id": record.attempt_id, "host": record.host}
     if finished.outcome.report is not None:
-        figures |= asdict(finished.outcome.report)
+        figures |= plain_dict(finished.outcome.report)
     return figures
 
 

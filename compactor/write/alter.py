@@ -6,12 +6,14 @@ show their own columns. Compactions leave out dropped columns.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compactor.common.setting_keys import ORDER, RETAIN, RETENTION
 from compactor.errors import ConfigError, UsageError
@@ -29,8 +31,7 @@ from lsm_fragment.arrays.types import table_type
 from lsm_fragment.names import names_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alteration:
+class Alteration(Struct, frozen=True, kw_only=True):
     """Changes to a table, applied in the order of the fields. Columns are named as shown before the
     change."""
 
@@ -49,8 +50,7 @@ class Alteration:
     windows; None unsets one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterReport:
+class AlterReport(Struct, frozen=True, kw_only=True):
     """The table after an alteration."""
 
     version: int
@@ -141,7 +141,7 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         names=tuple(names.items()),
         retired=tuple(retired),
         redacted=(*table.redacted, *(stored[name] for name in change.redacts)),
-        skips=replace(table.skips, columns=skips),
+        skips=dataclasses.replace(table.skips, columns=skips),
     )
     result = _with_properties(_with_skips(result, change), change.properties)
     for name, count in Counter(result.shown_schema.names).items():
@@ -162,7 +162,9 @@ def _with_properties(table: TableMetadata, changes: Mapping[str, object]) -> Tab
                 RETAIN,
             )
         given = _Retention(retention=rest.pop(RETENTION)).retention
-        windows = replace(windows, retention_seconds=None if given is None else int(given))
+        windows = dataclasses.replace(
+            windows, retention_seconds=None if given is None else int(given)
+        )
     return replace(table, windows=windows, properties=changed(table.properties, rest))
 
 

@@ -4,11 +4,11 @@ storage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import CommitConflictError
@@ -33,8 +33,7 @@ from compactor.write.search import (
 from lsm_fragment.threads import ThreadPool
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteReport:
+class DeleteReport(Struct, kw_only=True):
     """The result of a deletion, or of its dry run."""
 
     version: int

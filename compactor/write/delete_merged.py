@@ -7,11 +7,11 @@ stored rows: otherwise an older one would reappear.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match

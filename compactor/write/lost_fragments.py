@@ -8,7 +8,8 @@ condition.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.common.setting_keys import LOSE_ROWS
@@ -22,8 +23,7 @@ from compactor.table.version import Changes, Operation, Quarantine
 from lsm_fragment.threads import ALONE
 
 
-@dataclass(frozen=True, slots=True)
-class DropReport:
+class DropReport(Struct, frozen=True):
     """The result of dropping a fragment."""
 
     version: int

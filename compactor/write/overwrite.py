@@ -8,11 +8,11 @@ so an overwrite takes the place of all matching rows of the preceding version, w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import InputError, TableNotFoundError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
 from compactor.predicate.tree import Predicate

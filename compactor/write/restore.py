@@ -9,8 +9,11 @@ refuses it if that version is no longer kept (`CommitLog._check_base_version`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import CommitConflictError, RestoreError
 from compactor.table.commit_log import CommitLog
@@ -34,8 +37,7 @@ _CHANGES_ROWS: Final = frozenset(
 """Operations of people and writers, whose work a restore must not take away unseen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreReport:
+class RestoreReport(Struct, frozen=True, kw_only=True):
     """The result of a restore, or of its dry run."""
 
     version: int
@@ -136,7 +138,7 @@ def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetada
     """
     windows = target.windows
     if windows is not None and latest.windows is not None:
-        windows = replace(windows, retention_seconds=latest.windows.retention_seconds)
+        windows = dataclasses.replace(windows, retention_seconds=latest.windows.retention_seconds)
     gone = (name for name in latest.retired if name not in target.schema.names)
     retired = dict.fromkeys((*target.retired, *gone))
     return replace(

@@ -8,13 +8,13 @@ version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.errors import CommitConflictError
 from compactor.predicate.holding import holding

@@ -9,7 +9,8 @@ the log can't tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compactor.common.clock import Ids, random_id
 from compactor.compaction.carrying import CannotCarryError, OrderOf, order_of_keys
@@ -30,8 +31,7 @@ from compactor.write.whole_versions import check_whole
 from lsm_fragment.names import names_text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoReport:
+class UndoReport(Struct, frozen=True, kw_only=True):
     """The result of an undo, or of its dry run."""
 
     version: int

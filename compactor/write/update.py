@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
 from compactor.errors import DataError
@@ -39,8 +40,7 @@ NAME: Final = "updated rows"
 """Stands for the path in errors."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateReport:
+class UpdateReport(Struct, frozen=True, kw_only=True):
     """The result of an update, or of its dry run."""
 
     version: int

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import msgspec
+from msgspec import NODEFAULT, Struct
 from pydantic import BaseModel
 
 import compactor
@@ -57,7 +59,7 @@ def _class(path: str, kind: type) -> Iterator[str]:
 
 def _constructor(kind: type) -> str:
     """Nothing where fields say it, and where it is not for people: it says so."""
-    is_listed = dataclasses.is_dataclass(kind) or issubclass(kind, (enum.Enum, BaseModel))
+    is_listed = dataclasses.is_dataclass(kind) or issubclass(kind, (enum.Enum, BaseModel, Struct))
     is_ours = (inspect.getdoc(getattr(kind, "__init__", None)) or "").startswith(
         ("Is called by ", "Use ")
     )
@@ -75,6 +77,11 @@ def _fields(kind: type) -> Iterator[str]:
             default: Any = field.default if has_default else field.default_factory
             shown = "" if default is dataclasses.MISSING else f" = {_default(default)}"
             yield f"{field.name}: {field.type}{shown}"
+    elif issubclass(kind, Struct):
+        for member in msgspec.structs.fields(kind):
+            default = member.default if member.default is not NODEFAULT else member.default_factory
+            shown = "" if default is NODEFAULT else f" = {_default(default)}"
+            yield f"{member.name}: {kind.__annotations__[member.name]}{shown}"
     elif issubclass(kind, BaseModel):
         for name, info in kind.model_fields.items():
             is_derived = info.default_factory is not None  # from the other fields

@@ -7,11 +7,11 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.compaction import owner as owner_module
 from compactor.compaction.compaction import Compaction, Outcome, failed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome

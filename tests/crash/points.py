@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tests.faults import Faults, Kill, calls
 from tests.faults.kill import end_process
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """The n-th call of an operation on keys with a prefix."""
 
     operation: str

@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
+from msgspec import Struct, field
 
 from compactor.cli.main import cli
 from compactor.settings.compaction import CompactionSettings
@@ -57,8 +57,7 @@ def named(documents: list[Json], kind: str, name: str) -> Json:
     return found
 
 
-@dataclass(frozen=True)
-class PodTemplate:
+class PodTemplate(Struct, frozen=True):
     """A pod that a manifest makes, and where it stands."""
 
     place: str
@@ -104,8 +103,7 @@ def bytes_of(quantity: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """A `compactor` command as its own parser understands it; of options given twice the last counts."""
 
     command: str

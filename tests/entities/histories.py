@@ -13,12 +13,12 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Struct, field
 
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.spec import EntityMergeSpec
@@ -85,8 +85,7 @@ class Ago:
         raise AssertionError("nothing waits")
 
 
-@dataclass(slots=True, kw_only=True)
-class Row:
+class Row(Struct, kw_only=True):
     """A row as the oracle has it."""
 
     entity: Entity

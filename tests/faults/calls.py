@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 Effect = Callable[[], Any]
 """Carries the call out and returns its answer."""
@@ -44,8 +46,7 @@ class Fault(Protocol):
         """Returns the answer, raises an error, or both carries out and raises."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Calls:
+class Calls(Struct, frozen=True, kw_only=True):
     """A choice of calls; the numbers count the calls that fit everything else."""
 
     operations: tuple[str, ...] = ()

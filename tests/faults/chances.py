@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from random import Random
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Fault
 from tests.faults.drop import Drop
@@ -18,8 +19,7 @@ Sleep = Callable[[float], object]
 """Is given seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chances:
+class Chances(Struct, frozen=True, kw_only=True):
     """Chances at every call."""
 
     kill: float = 0.0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(Struct, frozen=True):
     change: Callable[[Any], Any]
     """Makes the content that arrives of the right one: of bytes, or of the entries of a listing."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
@@ -12,8 +13,7 @@ from tests.faults.calls import Call, Effect
 def _nothing() -> None: ...
 
 
-@dataclass(frozen=True)
-class DeliverTwice:
+class DeliverTwice(Struct, frozen=True):
     meanwhile: Callable[[], object] = _nothing
     """What others do between the two deliveries."""
 

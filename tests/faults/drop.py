@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True):
     after_bytes: int | None = None
     """The bytes of the answer's body that still arrive; None: the call itself never arrives."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class IgnoreConditions:
+class IgnoreConditions(Struct, frozen=True):
     """Objects are overwritten that were to be created only if absent, and read although they have changed."""
 
     def around(self, call: Call, effect: Effect) -> Any:

@@ -6,8 +6,9 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
@@ -25,8 +26,7 @@ def end_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@dataclass(frozen=True)
-class Kill:
+class Kill(Struct, frozen=True):
     after: bool = False
     """Whether the call takes effect first."""
     die: Callable[[], None] = crash

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class LoseAnswer:
+class LoseAnswer(Struct, frozen=True):
     landed: bool = True
     """Whether the call took effect."""
 

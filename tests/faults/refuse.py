@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     error: Callable[[str], BaseException]
     """Makes the error of a key, such as `PermissionDeniedError`; at a server, `answering` of s3_server.py."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tests.faults.calls import Call, Effect
 
 
-@dataclass(frozen=True)
-class Stall:
+class Stall(Struct, frozen=True):
     meanwhile: Callable[[], object]
     """Waits, or does what others do in that time."""
     answered: bool = False

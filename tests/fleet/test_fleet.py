@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.compaction.driver import Driver
 from compactor.errors import ConfigError, StoreUnreachableError

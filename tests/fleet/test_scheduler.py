@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.fleet.scheduler import Shares, Waiting
 
@@ -24,7 +24,7 @@ def waiting(table: str, entry: str = "e", **fields: object) -> Waiting:
         longest_wait_seconds=900,
         next_bytes=MIB,
     )
-    return replace(usual, **fields)  # type: ignore[arg-type]
+    return replace(usual, **fields)
 
 
 def chosen(shares: Shares, several: list[Waiting], now_unix_ms: int = 0) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.arrays.storage import to_storage

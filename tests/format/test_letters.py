@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from base64 import b64encode
-from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import pack_bits

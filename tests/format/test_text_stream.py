@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from lsm_fragment.blocks.compression import FrameReader, Part, compress
 from lsm_fragment.container import text_stream as module

@@ -9,11 +9,12 @@ import itertools
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import xxhash
 import zstandard
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tests.support.spec_footer import directory_bytes, page_bytes, read_footer
 
@@ -28,8 +29,7 @@ def xxh3(data: bytes) -> int:
     return xxhash.xxh3_64_intdigest(data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawBlock:
+class RawBlock(Struct, frozen=True, kw_only=True):
     """A block whose fields need not be true. None: what is true."""
 
     kind: int
@@ -112,8 +112,7 @@ def _decompressed(frame: bytes) -> bytes:
     return zstandard.decompress(frame, _MAX_RAW_BYTES)
 
 
-@dataclass(slots=True, kw_only=True)
-class Anatomy:
+class Anatomy(Struct, kw_only=True):
     """A fragment in its parts."""
 
     version: int

@@ -12,10 +12,10 @@ import json
 import random
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import zstandard
+from msgspec.structs import replace
 
 from tests.fuzz.anatomy import NODE, Anatomy, RawBlock, parts_of, payload_of, table_bytes
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec import Struct
 
 from lsm_fragment.container.writer import WriterOptions
 from tests.golden.build_tables import load
@@ -20,8 +20,7 @@ from tests.support.samples import SAMPLES, sample_array
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-@dataclass(frozen=True, slots=True)
-class Seed:
+class Seed(Struct, frozen=True):
     """A fragment as it was written."""
 
     name: str

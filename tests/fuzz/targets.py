@@ -14,7 +14,6 @@ import random
 import struct
 import sys
 import tempfile
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from compactor.cli.look import inspect_command
 from compactor.errors import CompactorError

@@ -9,12 +9,12 @@ import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 from pyarrow import types as pt
 
 from compactor.compaction.attempt import run_compaction

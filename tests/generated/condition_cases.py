@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 from typing import Any, Final
@@ -14,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import UsageError
 from compactor.predicate.prune import BoundsOf, may_match
@@ -68,8 +69,7 @@ def check(number: int) -> str | None:
     return _Case(number).run()
 
 
-@dataclass(frozen=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """One row group, and what is known of it."""
 
     arrays: Mapping[str, pa.Array]
@@ -214,8 +214,7 @@ class _Case:
 # Tables
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(Struct, frozen=True):
     store: MemoryStore
     columns: list[Column]
     """With the types that the table has at last."""

@@ -18,13 +18,13 @@ import datetime
 import decimal
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.storage import plain
@@ -42,8 +42,7 @@ LONG: Final = "https://example.org/" + "a" * 60
 """More than a bound holds."""
 
 
-@dataclass(frozen=True)
-class Literal:
+class Literal(Struct, frozen=True):
     """A value as it stands in a condition."""
 
     ours: str
@@ -55,8 +54,7 @@ class Literal:
     """-1 or 1 for a number that lies outside of all finite ones of a column of floats."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column of a generated table."""
 
     name: str

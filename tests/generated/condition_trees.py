@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.generated.condition_columns import Column, Literal, literal, quoted, some_text
 
@@ -15,8 +17,7 @@ DUCKDB_FOLDED: Final = (("\u03c2", "\u03c3"), ("\u017f", "s"), ("\u0130", "\ue13
 """For ILIKE: characters that simple case folding makes equal to others, or to none, other than lower case."""
 
 
-@dataclass(frozen=True)
-class Compare:
+class Compare(Struct, frozen=True):
     column: Column
     op: str
     value: Literal
@@ -31,8 +32,7 @@ class Compare:
         return _compared(self.column, self.op, self.value, names)
 
 
-@dataclass(frozen=True)
-class Between:
+class Between(Struct, frozen=True):
     column: Column
     low: Literal
     high: Literal
@@ -45,8 +45,7 @@ class Between:
         return f"({low} AND {_compared(self.column, '<=', self.high, names)})"
 
 
-@dataclass(frozen=True)
-class IsIn:
+class IsIn(Struct, frozen=True):
     column: Column
     values: tuple[Literal | None, ...]
     """None for NULL."""
@@ -63,8 +62,7 @@ class IsIn:
         return f"({' OR '.join(parts)})"
 
 
-@dataclass(frozen=True)
-class Like:
+class Like(Struct, frozen=True):
     column: Column
     pattern: str
     escape: str | None
@@ -90,8 +88,7 @@ class Like:
         return f"({column} {word} {pattern} ESCAPE {quoted(escape)})"
 
 
-@dataclass(frozen=True)
-class IsNull:
+class IsNull(Struct, frozen=True):
     column: Column
 
     def ours(self) -> str:
@@ -101,8 +98,7 @@ class IsNull:
         return f"({names[self.column.name]} IS NULL)"
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(Struct, frozen=True):
     """A boolean column by itself, or with IS TRUE and the like."""
 
     column: Column
@@ -115,8 +111,7 @@ class Flag:
         return f"({names[self.column.name]}{self.suffix})"
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Struct, frozen=True):
     text: str
 
     def ours(self) -> str:
@@ -126,8 +121,7 @@ class Constant:
         return f"({self.text})::BOOLEAN"
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Struct, frozen=True):
     part: Tree
     is_inside: bool = False
     """Whether it is written as NOT IN, NOT LIKE, NOT BETWEEN, IS NOT NULL."""
@@ -146,8 +140,7 @@ class Not:
         return f"(NOT {self.part.duckdb(names)})"
 
 
-@dataclass(frozen=True)
-class Several:
+class Several(Struct, frozen=True):
     word: str
     """AND or OR."""
     parts: tuple[Tree, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lsm_fragment.keys.sort_schema import Nulls, Order
 from tests.generated.bits import Value
@@ -13,8 +14,7 @@ Row = dict[int, Value]
 """Values by the number of their column; one that is not there is null."""
 
 
-@dataclass(slots=True)
-class Model:
+class Model(Struct):
     """A table of which all rows stay until they are deleted."""
 
     sort: Sequence[tuple[int, Order, Nulls]]

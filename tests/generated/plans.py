@@ -6,10 +6,11 @@ Every part has a seed of its own, so that leaving one out does not change the ot
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from pyarrow import types as pt
 
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema
@@ -35,8 +36,7 @@ _TEXT_TYPES: Final = (
 """Of columns of which text files hold every value that is generated for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Column(Struct, frozen=True, kw_only=True):
     """One column of one writer."""
 
     name: str
@@ -48,8 +48,7 @@ class Column:
     seed: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class Append(Struct, frozen=True, kw_only=True):
     """One write. mess: how odd the layout of arrays is."""
 
     how: str
@@ -60,16 +59,14 @@ class Append:
     seed: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Anything else: compact, delete, alter, vacuum, scan, export, verify."""
 
     kind: str
     seed: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One case."""
 
     seed: int

@@ -16,10 +16,11 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct, field
 
 Check = Callable[[int], "str | None"]
 """Takes a seed; returns what is wrong, or None. Must be a function of a module, found there by its name."""
@@ -36,16 +37,14 @@ def count(name: str, by: int = 1) -> None:
     _counts[name] += by
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One seed and what is wrong with it."""
 
     seed: int
     text: str
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """How far a run is."""
 
     done: int = 0

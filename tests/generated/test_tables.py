@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.planner.tree import all_items, components
 from compactor.read import row_group_reader, scan

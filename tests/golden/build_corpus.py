@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from lsm_fragment.container.writer import WriterOptions
 from tests.fuzz.anatomy import NODE, Anatomy, RawBlock

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.merge.outputs.contract import MergeResult

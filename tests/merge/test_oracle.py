@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 import lsm_fragment.gather.columns
 from compactor.merge.errors import InputMismatchError, MergeCheckError
@@ -49,8 +50,7 @@ from tests.support.strategies import AWKWARD_SIZES, keyed_tables
 from tests.support.wording import refuses
 
 
-@dataclass
-class MemoryOutput:
+class MemoryOutput(Struct):
     data: bytearray = field(default_factory=bytearray)
     state: str = "open"
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from functools import partial
 
 import numpy as np
@@ -12,6 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace as with_fields
 
 from compactor.merge.key_order import KeyOrder
 from compactor.merge.order.places import (
@@ -39,8 +39,7 @@ _STAGE = MemoryStage(
 )
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """A row in merged order."""
 
     input: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import StoreError
 from compactor.merge.merge_pass import merge_fragments

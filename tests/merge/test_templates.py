@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.merge.groups import group_work
 from compactor.merge.groups.group_work import ColumnRows, make_column_chunk

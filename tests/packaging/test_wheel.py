@@ -10,11 +10,11 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
+from msgspec import Struct
 
 import lsm_fragment
 
@@ -54,8 +54,7 @@ def build(sources: Path, out: Path, *arguments: str, **environment: str) -> str:
     return run(*start, *arguments, sources, cwd=out.parent, **environment)
 
 
-@dataclass(frozen=True)
-class Built:
+class Built(Struct, frozen=True):
     sdist: Path
     wheel: Path
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from random import Random
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct
 
 from compactor import CompactorError, Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.compaction.driver import Driver, DriverSettings
@@ -61,8 +61,7 @@ def created(rows: pa.Table, options: IngestOptions | None = None, sort: str = "k
 # --- the oracle ---
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of table whose histories are tried."""
 
     policy: RowPolicy = APPEND

@@ -6,7 +6,6 @@ import gc
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.api.scan import Scan
 from compactor.errors import StoreUnreachableError

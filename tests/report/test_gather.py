@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome

@@ -11,12 +11,12 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 from moto.s3.models import s3_backends
+from msgspec import Struct, field
 
 from tests.support.s3_server import Request
 
@@ -129,8 +129,7 @@ def asked_of_key(request: Request) -> str | None:
     return "kms:Decrypt" if is_read else "kms:GenerateDataKey"
 
 
-@dataclass
-class Guard:
+class Guard(Struct):
     """An `Intercept`: refuses what the policy does not allow."""
 
     statements: list[Statement]

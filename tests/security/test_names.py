@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.cli.main import run
 from compactor.errors import CompactorError, DataError, UsageError

@@ -7,14 +7,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.compaction.driver import Driver, DriverSettings
@@ -460,8 +460,7 @@ def deleting(search: Search, entries: list[FragmentEntry], latest: Snapshot) -> 
     return with_deletions(latest, search, entries, changes)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(Struct, frozen=True):
     """What a delete has looked at."""
 
     known: set[tuple[str, Deletion | None]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.errors import CompactorError, ObjectNotFoundError
 from compactor.settings.properties import tuned

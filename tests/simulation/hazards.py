@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import StoreError
 from compactor.stores.s3_answers import refusal
@@ -16,8 +18,7 @@ _DAY_MS = 86_400_000
 _YEAR_MS = 365 * _DAY_MS
 
 
-@dataclass(frozen=True)
-class Hazard:
+class Hazard(Struct, frozen=True):
     name: str
     prepare: Callable[[World], None]
     """Called before the actors begin."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.compaction import carrying
 from compactor.compaction import compaction as compactions
@@ -52,8 +53,7 @@ from tests.simulation.store import SimulatedStore
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-@dataclass(frozen=True)
-class Mutation:
+class Mutation(Struct, frozen=True):
     rule: str
     """What is no longer kept."""
     apply: Patch

@@ -6,8 +6,9 @@ import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.worker import Worker

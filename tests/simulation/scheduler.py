@@ -9,19 +9,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from greenlet import greenlet
+from msgspec import Struct
 
 from tests.faults import Crash
 
 START_MS = 1_700_000_000_000
 
 
-@dataclass(eq=False)
-class Actor:
+class Actor(Struct, eq=False):
     name: str
-    thread: greenlet = field(repr=False)
+    thread: greenlet
     skew_ms: int
     """How far its clock is off."""
     wake_ms: int = 0

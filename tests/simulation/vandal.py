@@ -8,8 +8,9 @@ refuse until the object is restored from a backup (`hurts`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
+
+from msgspec.structs import replace
 
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.fragments import FragmentMap

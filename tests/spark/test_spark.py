@@ -83,7 +83,7 @@ def test_a_task_that_spark_gives_up_on_is_an_outcome_in_one_line(
     store = LocalStore(tmp_path / "t")
     ingest_tables(store, [log_rows(60, seed) for seed in range(2)], tmp_path)
 
-    class Unpicklable(Compaction):
+    class Unpicklable(Compaction, frozen=True):
         def to_json(self) -> str:
             return "{"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import obstore.store
+from msgspec.structs import replace
 
 from compactor.stores.obstore_services import GOOGLE, Container
 from compactor.stores.obstore_store import ObstoreStore

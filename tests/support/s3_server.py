@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Self
@@ -16,13 +17,14 @@ from urllib.parse import unquote
 
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from msgspec import Struct
+from msgspec.structs import replace
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from tests.faults import Call, Faults
 
 
-@dataclass
-class HttpAnswer:
+class HttpAnswer(Struct):
     status: str
     headers: list[tuple[str, str]]
     body: bytes
@@ -177,7 +179,7 @@ class S3Server:
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         request = Request.of(environ)
         with self._lock:
-            self._log.append(replace(request, environ={}))
+            self._log.append(dataclasses.replace(request, environ={}))
         if self.guard is None and not self.faults:
             return self._carry_out(environ, start_response)
         sent = _body_of(environ)

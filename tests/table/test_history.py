@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.errors import (
     DataError,

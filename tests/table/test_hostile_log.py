@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 import xxhash
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.errors import DataError, StoreError, TableError
 from compactor.settings.vacuum import VacuumSettings

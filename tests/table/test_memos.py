@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import DataError, StaleAttemptError
 from compactor.settings.vacuum import VacuumSettings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.cli.main import run
 from compactor.errors import DataError, TableError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor import Table
 from compactor.errors import InputError
@@ -253,7 +254,7 @@ def test_rows_that_replace_all_others_may_have_a_finer_unit(tmp_path: Path) -> N
 def test_a_date_of_any_year_becomes_text_with_its_column(
     tmp_path: Path, dtype: pa.DataType, number: int, text: str
 ) -> None:
-    options = replace(OPTIONS, on_conflict=OnConflict.STRING)
+    options = dataclasses.replace(OPTIONS, on_conflict=OnConflict.STRING)
     bits = pa.int32() if dtype.bit_width == 32 else pa.int64()
     rows = pa.table({"k": [1], "at": pa.array([number], bits).view(dtype)})
     other = pa.table({"k": [2], "at": ["x"]})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.plain_values import plain_dict
 from compactor.entities.cluster_figures import commonest, for_rules, united, values_of_cluster
 from compactor.entities.entities import Entities
 from compactor.entities.fold import end_to_end
@@ -42,5 +41,5 @@ def counted(context: Context, given: TaskInput) -> TaskOutput:
     for component in pc.unique(values[LABEL]).to_pylist():
         own = values.filter(pc.equal(values[LABEL], component)).drop_columns([LABEL])
         top = commonest(context.spec, united(own.to_batches()))
-        found.append((component, [asdict(value) for value in top]))
+        found.append((component, [plain_dict(value) for value in top]))
     yield TaskSummary({"values": found})

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.components import stars
 from compactor.entities.cutting import tied
@@ -45,8 +45,7 @@ PAIRS: Final = 1
 """Inputs of `send_edges`."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPairs:
+class AskedPairs(Struct, frozen=True):
     """What a search for components has to know of some entities, by number."""
 
     always: tuple[tuple[int, int], ...] = ()

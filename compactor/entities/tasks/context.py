@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from msgspec import Struct
+
+from compactor.common.plain_values import plain_dict
 from compactor.entities.datasets import Located
 from compactor.entities.expressions import ID
 from compactor.entities.matching import Aside
@@ -33,8 +35,7 @@ ROOT: Final = "root"
 """An id without the numbers at its end, by which ids meet that could be given twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """Input of every task. Picklable."""
 
     spec: EntityMergeSpec
@@ -56,8 +57,7 @@ class Context:
         return EntityMemory(self.memory_limit_bytes).charging_part()
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """The contents of a home: keys in the staging store, and figures."""
 
     members: str
@@ -72,7 +72,7 @@ class Partition:
     """Size of the entities' columns."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return plain_dict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Partition:
@@ -85,8 +85,7 @@ class Partition:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetPart:
+class DatasetPart(Struct, frozen=True):
     """The part of a dataset that one task reads."""
 
     dataset: int

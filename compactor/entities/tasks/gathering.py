@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.entities.cluster_figures import for_rules
 from compactor.entities.entities import Entities
@@ -43,8 +43,7 @@ def send_members(context: Context, part: int, home: Partition, given: TaskInput)
     yield TaskSummary({})
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(Struct, frozen=True):
     """Whole clusters in one task. Entities have numbers by dataset and id, as in `matching`."""
 
     datasets: list[Entities]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import field
 
 from compactor.entities.entities import DELETED, SIGNATURE, SINCE, U64, Entities
 from compactor.entities.expressions import ID, IDS
@@ -45,8 +45,7 @@ def cluster_schema(context: Context) -> pa.Schema:
     return pa.schema([*CLUSTER, ages, (IS_NEW, pa.bool_()), (ROOT, TEXT)])
 
 
-@dataclass(frozen=True)
-class EntityLines(Entities):
+class EntityLines(Entities, frozen=True, dict=True):
     """Entities reduced to what their clusters need."""
 
     known_hashes: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))

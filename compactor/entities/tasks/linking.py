@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from compactor.common.plain_values import plain_dict
 from compactor.entities.connecting import Connected
 from compactor.entities.cutting import Cluster, CutFigures, names_of, pairs_among
 from compactor.entities.explain import explain
@@ -52,7 +52,7 @@ def divide(context: Context, given: TaskInput, pairs: Pairs, asked: Sequence[int
         said.append(
             {
                 "component": component,
-                "cuts": asdict(figures),
+                "cuts": plain_dict(figures),
                 "asked": np.stack([nodes[is_asked], labels[is_asked]], axis=1).tolist(),
                 "sizes": [
                     each
@@ -73,7 +73,7 @@ def explained(context: Context, given: TaskInput, pairs: Pairs, asked: Sequence[
     )
     places = [place_of[node] for node in asked]
     yield TaskSummary(
-        {"explained": asdict(explain(context.spec, found.datasets, connected, places))}
+        {"explained": plain_dict(explain(context.spec, found.datasets, connected, places))}
     )
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 from pyarrow import types as pt
 
 from compactor.common.counts import counted
@@ -45,8 +45,7 @@ from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.limits import max_written_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRows:
+class ColumnRows(Struct, frozen=True, kw_only=True):
     """The rows of one output row group in one column, with the settings for its chunk."""
 
     name: str
@@ -70,8 +69,7 @@ class ColumnRows:
     """Strings: the rows of the inputs' chunks in which writers have looked for templates in vain."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ColumnChunk:
+class ColumnChunk(Struct, kw_only=True):
     """The chunk of the rows."""
 
     chunk: Chunk | None = None
@@ -158,8 +156,7 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     return made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyGroup:
+class KeyGroup(Struct, frozen=True, kw_only=True):
     """The sort columns of one output row group, with the settings for their chunks."""
 
     names: Sequence[str]
@@ -172,8 +169,7 @@ class KeyGroup:
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyChunks:
+class KeyChunks(Struct, frozen=True, kw_only=True):
     """The chunks of the sort columns."""
 
     chunks: Sequence[Chunk]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch
 from compactor.merge.order.keys_in_order import WaitingKeys
@@ -29,8 +29,7 @@ SIZE_UNITS: Final = 256
 """Units per byte in which stored sizes of rows are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputGroup:
+class OutputGroup(Struct, frozen=True):
     """The rows of one output row group: the input of each. The consumer takes their sort columns before it
     asks for the next one."""
 
@@ -44,8 +43,7 @@ class OutputGroup:
         return len(self.origins)
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedOutputGroup:
+class CopiedOutputGroup(Struct, frozen=True):
     """An output row group that is copied from an input."""
 
     whole: CopiedRowGroup
@@ -56,8 +54,7 @@ class CopiedOutputGroup:
         return self.whole.rows
 
 
-@dataclass(frozen=True, slots=True)
-class CutRule:
+class CutRule(Struct, frozen=True):
     """The rule by which row groups and fragments end."""
 
     rows_per_group: int

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 from pyarrow import types as pt
 
 from compactor.resources.budget import MemoryBudget
@@ -25,8 +25,7 @@ from lsm_fragment.gather.pieces import GatherArray, Span
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 
 
-@dataclass(slots=True, kw_only=True)
-class _InMemory:
+class _InMemory(Struct, kw_only=True):
     arrays: list[pa.Array]
     memory: Reservation
     """Pinned while its rows are borrowed."""
@@ -73,15 +72,13 @@ class TakenRows(NamedTuple):
     memory: Reservation
 
 
-@dataclass(slots=True)
-class _OnDisk:
+class _OnDisk(Struct):
     region: Region
     rows: int
     columns: list[_StoredColumn]
 
 
-@dataclass(slots=True)
-class _StoredColumn:
+class _StoredColumn(Struct):
     batches: list[tuple[pa.Schema, int]] = field(default_factory=list)
     """Schema and length of the values, or of codes and dictionary."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
@@ -119,8 +119,7 @@ class Decoding:
             raise _NoRoomError
 
 
-@dataclass(frozen=True, slots=True)
-class DecodingAhead:
+class DecodingAhead(Struct, frozen=True):
     """The threads of a pass that decode chunks ahead, and the condition under which they do."""
 
     tasks: OrderedTasks

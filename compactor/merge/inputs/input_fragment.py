@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.resources.fetch import ClosableSource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputFragment:
+class InputFragment(Struct, frozen=True, kw_only=True):
     """An input, as far as it is known before it is read."""
 
     name: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.merge.inputs.conversion import Decoder
 from compactor.merge.inputs.copied import StoredKeys
@@ -25,8 +25,7 @@ _MIN_DIVISOR: Final = 4
 size."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRule:
+class CopyRule(Struct, frozen=True):
     """The conditions under which an input's row group may be copied."""
 
     max_rows: int
@@ -46,16 +45,14 @@ class CopyRule:
         return not (is_small or is_heavy)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyGroup:
+class _KeyGroup(Struct, frozen=True):
     """The sort columns of one row group, as they were read."""
 
     number: int
     chunks: Sequence[Decoding]
 
 
-@dataclass(frozen=True, slots=True)
-class InputSettings:
+class InputSettings(Struct, frozen=True):
     """The settings that all inputs of a pass share."""
 
     budget: MemoryBudget

@@ -10,18 +10,17 @@ to be loaded, so the same inputs always give the same outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.merge.inputs.copied import StoredKeys
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.keys.comparator import ComparableKey
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedGroup:
+class LoadedGroup(Struct, frozen=True):
     """A row group whose sort columns are loaded."""
 
     rows: int
@@ -40,8 +39,7 @@ class GroupState(Enum):
     COPIED = "copied"
 
 
-@dataclass(slots=True, kw_only=True)
-class LoadedRows:
+class LoadedRows(Struct, kw_only=True):
     """The rows of one row group that were not given to the merge yet, with its state."""
 
     group: LoadedGroup

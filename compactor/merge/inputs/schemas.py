@@ -3,9 +3,8 @@ thousand copies of a schema would add up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.merge.errors import InputMismatchError
 from lsm_fragment.arrays.types import storage_type
@@ -13,8 +12,7 @@ from lsm_fragment.arrays.widening import becomes_json, converts_to, is_stored_as
 from lsm_fragment.container.header import FragmentHeader
 
 
-@dataclass(frozen=True, slots=True)
-class InputSchema:
+class InputSchema(Struct, frozen=True):
     """The schema of inputs, compared with the table's."""
 
     schema: pa.Schema

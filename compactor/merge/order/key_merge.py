@@ -11,12 +11,12 @@ That is decided when all rows before it were merged, and so depends only on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, LoadedRows
@@ -71,8 +71,7 @@ class KeySource(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class MergedBatch:
+class MergedBatch(Struct, frozen=True, kw_only=True):
     """A stretch of merged rows that follows all earlier batches."""
 
     inputs: npt.NDArray[np.uint16]
@@ -98,8 +97,7 @@ class MergedBatch:
         return WAITING_ROW_BYTES * self.rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedRowGroup:
+class CopiedRowGroup(Struct, frozen=True, kw_only=True):
     """A row group of one input that comes next as a whole, after all earlier batches."""
 
     input: int

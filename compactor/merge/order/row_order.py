@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
@@ -36,8 +36,7 @@ class _Form(IntEnum):
     COPIED = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOrder:
+class GroupOrder(Struct, frozen=True, kw_only=True):
     """The order of one output row group, as read from a record."""
 
     inputs: npt.NDArray[np.uint16]

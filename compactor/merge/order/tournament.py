@@ -3,11 +3,11 @@ has the loop."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lsm_fragment.keys.normalised import KeyLayout, SortKeys
 from lsm_fragment.native.keys import key_merge as native
@@ -22,8 +22,7 @@ _NO_WIDTHS: Final = np.empty(0, dtype=np.int64)
 _NO_FLIPS: Final = np.empty(0, dtype=np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class MergedRows:
+class MergedRows(Struct, frozen=True):
     """Consecutive rows of the merged order."""
 
     inputs: U16
@@ -34,8 +33,7 @@ class MergedRows:
     """Bytes of each row in the heaviest column. Shape (rows,)."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeySlice:
+class KeySlice(Struct, frozen=True):
     """Consecutive keys of one input."""
 
     keys: SortKeys

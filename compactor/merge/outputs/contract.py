@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.merge.outputs.sinks import OpenOutput, OutputSink
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
@@ -18,8 +18,7 @@ from lsm_fragment.keys.bounds import Bound
 from lsm_fragment.keys.sort_schema import SortSchema
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeSettings:
+class MergeSettings(Struct, frozen=True, kw_only=True):
     """What a merge needs to know beside its inputs."""
 
     schema: pa.Schema
@@ -38,8 +37,7 @@ class MergeSettings:
     """Merges rows of one key, and leaves old rows out; None if all stay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergedFragment:
+class MergedFragment(Struct, frozen=True, kw_only=True):
     """A completed output."""
 
     sink: OutputSink
@@ -51,8 +49,7 @@ class MergedFragment:
     """Offset and length of its skip indexes in their object, by column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
+class MergeResult(Struct, frozen=True, kw_only=True):
     """The outputs and figures of a whole merge."""
 
     outputs: list[MergedFragment]

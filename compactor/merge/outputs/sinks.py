@@ -4,8 +4,9 @@ column c + 1 of any."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.skips import OutputSkips
@@ -54,8 +55,7 @@ class GroupNumbers(NamedTuple):
     """Place of its rows' numbers as they are written, in `folded`; None if these are among the rows taken."""
 
 
-@dataclass(slots=True, kw_only=True)
-class OutputFragment:
+class OutputFragment(Struct, kw_only=True):
     """One open output."""
 
     emitter: FragmentEmitter

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError

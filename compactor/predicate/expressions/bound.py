@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.predicate.expressions.kinds import kind_of
@@ -44,8 +44,7 @@ class Rows:
         return Rows(int(np.count_nonzero(is_kept)), column)
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """An expression of known type."""
 
     text: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.predicate.expressions import moments, nested, numbers, texts
 from compactor.predicate.expressions.arithmetic import arithmetic
@@ -20,8 +20,7 @@ _MARKS: Final = "[]'."
 """What `Function.takes` writes around a kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function, for one combination of kinds."""
 
     takes: str

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.predicate.foreign import kept
 from compactor.predicate.foreign.kept import Kept
@@ -31,13 +31,11 @@ _COMPARISONS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(Struct, frozen=True):
     function: str
     arguments: Sequence[_Node]
     options: dict[str, Any] | None

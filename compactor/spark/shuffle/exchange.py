@@ -7,12 +7,12 @@ joins. So each task's sort, merge or aggregate gives the result that one process
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from compactor.common.ipc import READING, writing
@@ -116,8 +116,7 @@ class Divider(Protocol):
     def part_of(self, parts: int, /) -> PartOf: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ByKeys:
+class ByKeys(Struct, frozen=True):
     """Sends rows to tasks by key hash."""
 
     keys: tuple[str, ...]
@@ -126,8 +125,7 @@ class ByKeys:
         return lambda batch: part_by_keys(batch, self.keys, parts)
 
 
-@dataclass(frozen=True, slots=True)
-class ByRange:
+class ByRange(Struct, frozen=True):
     """Sends rows to tasks by key range."""
 
     bounds: pa.RecordBatch | None
@@ -147,8 +145,7 @@ class ByRange:
         return parts[self.bounds.num_rows :]
 
 
-@dataclass(frozen=True, slots=True)
-class ByNumber:
+class ByNumber(Struct, frozen=True):
     """Sends rows to the task numbers in a column."""
 
     column: str

@@ -10,12 +10,12 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.spark.session import SparkOptions, as_job_error, task_slots
 from compactor.spark.shuffle.exchange import Divider, from_bytes, packet_bytes
@@ -51,8 +51,7 @@ _PACKETS_AT_A_TIME: Final = 16
 Prepare = Callable[[Batches], Iterator[Packet]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class Flow(Struct, frozen=True, kw_only=True):
     """An input of a job's tasks: a feed of an earlier job, and the rule that partitions it."""
 
     frame: DataFrame
@@ -67,8 +66,7 @@ class Flow:
     """Whether the frame holds plain rows, from which `prepare` makes packets."""
 
 
-@dataclass(slots=True)
-class FeedTotals:
+class FeedTotals(Struct):
     """Totals of one feed over all tasks of a job."""
 
     rows: int = 0
@@ -77,8 +75,7 @@ class FeedTotals:
     """Per task, its sampled keys and the number of rows they represent."""
 
 
-@dataclass(slots=True)
-class Done:
+class Done(Struct):
     """The result of a finished job."""
 
     packets: DataFrame | None = None

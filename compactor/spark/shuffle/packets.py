@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.spark.shuffle.exchange import (
     Divider,
@@ -33,8 +33,7 @@ ROWS, SAMPLE, REPORT = range(3)
 """Packet kinds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packet:
+class Packet(Struct, frozen=True):
     """Rows, a sample or a report, from one task."""
 
     kind: int

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct, field
 
 from compactor.common.message import Message
+from compactor.common.plain_values import plain_dict
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError, message_of
 from compactor.files.source import sliced
 from compactor.resources.errors import MemoryLimitError
@@ -77,8 +78,7 @@ def task_and_place(number: _Numbers) -> tuple[_Numbers, _Numbers]:
     return number >> PLACE_BITS, number & ((1 << PLACE_BITS) - 1)
 
 
-@dataclass(slots=True)
-class FeedCounts:
+class FeedCounts(Struct):
     """Totals of one feed of a task."""
 
     rows: int = 0
@@ -88,8 +88,7 @@ class FeedCounts:
     """Rows that the sample represents."""
 
 
-@dataclass(slots=True)
-class TaskReport:
+class TaskReport(Struct):
     """The report of one task."""
 
     summary: dict[str, Any] = field(default_factory=dict)
@@ -109,7 +108,7 @@ class TaskReport:
             raise _CORRECTED_BY_USERS[name](Message.from_json(message))
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(plain_dict(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskReport:

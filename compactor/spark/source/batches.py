@@ -7,8 +7,10 @@ Delta's transaction identifiers.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import DataError
 from compactor.table.metadata import TableMetadata
@@ -17,8 +19,7 @@ from lsm_fragment.errors import cause_of
 _NAME: Final = "batches"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A batch of one application, whose batches come in ascending order of number."""
 
     app_id: str

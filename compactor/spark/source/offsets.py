@@ -7,11 +7,12 @@ empty offset, whatever the options say, and the first end also says where the ch
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 import msgspec
+from msgspec import Struct
 
+from compactor.common.plain_values import plain_dict
 from compactor.errors import DataError, UsageError
 from compactor.table.numbers import Natural
 from compactor.table.snapshot import Snapshot
@@ -21,8 +22,7 @@ BEGINNING: Final[dict[str, Any]] = {}
 """The offset of a query that has read nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offset:
+class Offset(Struct, frozen=True, kw_only=True):
     """How far a query has read a table."""
 
     table: str
@@ -47,7 +47,7 @@ class Offset:
 
     def stored(self) -> dict[str, Any]:
         """Returns the form that a checkpoint stores."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in plain_dict(self).items() if value is not None}
 
     def check(self, newest: Snapshot, url: str) -> None:
         """Raises `UsageError` for an offset of another table, or of a version that is no longer there."""

@@ -6,18 +6,18 @@ Spark shows a writer the schema of its rows but not their plan. Columns that pas
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Final
 
+from msgspec import Struct
 from pyspark.sql.types import StructField, StructType
 
+from compactor.common.plain_values import plain_dict
 from compactor.table.snapshot import Snapshot
 
 _KEY: Final = "fragments"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedVersion:
+class LoadedVersion(Struct, frozen=True):
     """The version of a table that was loaded."""
 
     table: str
@@ -27,8 +27,7 @@ class LoadedVersion:
     """Commit id of the version: unique, so it identifies the table whatever its address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The known origin of a column to be written."""
 
     column: str
@@ -41,7 +40,7 @@ class Origin:
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
     """Adds the origin of each column of the table to the metadata of the schema."""
     shown = snapshot.table.shown_schema.names
-    loaded = asdict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
+    loaded = plain_dict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
             StructField(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -36,8 +36,7 @@ BATCH_BYTES: Final = 8 << 20
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A table opened at one version."""
 
     url: str

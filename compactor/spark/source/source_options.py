@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import BeforeValidator, Field, model_validator
 
 from compactor.common.clock import SystemClock
@@ -133,8 +134,7 @@ class WriteOptions(IngestSettings):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CallOptions:
+class CallOptions(Struct, frozen=True):
     """The options of one read or write."""
 
     given: Mapping[str, str]

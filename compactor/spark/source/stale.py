@@ -6,8 +6,9 @@ Such a write would revert later commits, which is refused unless readers could n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from compactor.errors import (
     CommitConflictError,
@@ -50,8 +51,7 @@ _LOAD_AGAIN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(Struct, frozen=True):
     """The newest version that a job has seen; the job must not revert later ones."""
 
     version: int

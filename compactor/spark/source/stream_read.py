@@ -7,10 +7,11 @@ the tasks, which read what a partition describes: the two share nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -57,8 +58,7 @@ from compactor.table.version import Operation, Version
 from compactor.write.tags import set_tag
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamTask:
+class StreamTask(Struct, frozen=True, kw_only=True):
     """What one task reads."""
 
     table: TableMetadata

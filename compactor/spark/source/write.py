@@ -8,12 +8,15 @@ table's rows.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -56,8 +59,7 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _CORRECTED_BY_USERS: Final = (InputError, UsageError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WritePlan:
+class WritePlan(Struct, frozen=True, kw_only=True):
     """The plan of tasks and commit. Picklable."""
 
     url: str
@@ -170,10 +172,10 @@ def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragme
     try:
         few, rows = _few(rows)
         if few is not None:
-            return replace(said, rows=few)
-        return replace(said, entries=_write(plan, rows))
+            return dataclasses.replace(said, rows=few)
+        return dataclasses.replace(said, entries=_write(plan, rows))
     except _CORRECTED_BY_USERS as error:
-        return replace(said, error=error)
+        return dataclasses.replace(said, error=error)
 
 
 def _write(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> tuple[FragmentEntry, ...]:

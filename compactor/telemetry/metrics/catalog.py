@@ -7,9 +7,10 @@ is one of the process's tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 
 class MetricKind(StrEnum):
@@ -18,8 +19,7 @@ class MetricKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A Prometheus metric."""
 
     name: str
@@ -243,8 +243,7 @@ ENTITIES = _counter(
 METRICS: Final = tuple(value for value in globals().values() if isinstance(value, Metric))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """A value to add to a counter, set a gauge to, or observe in a histogram."""
 
     metric: Metric

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.compaction.backlog import backlog_of
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 Apply = Callable[[Iterable[Change]], None]
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """The last recorded state of a table."""
 
     version: int = -1

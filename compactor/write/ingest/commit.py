@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 from msgspec import structs
+from msgspec.structs import replace
 
 from compactor.errors import InputError, TableExistsError
 from compactor.table.commit_log import CommitLog

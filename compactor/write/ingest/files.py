@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.clock import Ids, random_id
 from compactor.common.garbage import older_objects_left_alone
@@ -292,8 +292,7 @@ class FilesIngest:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenFile:
+class _OpenFile(Struct, frozen=True, kw_only=True):
     path: str
     table: TableMetadata | None
     """The table's metadata at the time of opening."""

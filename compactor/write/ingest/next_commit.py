@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -22,8 +23,7 @@ _COMMIT_BYTES: Final = 64 << 20
 _COMMIT_FILES: Final = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestReport:
+class IngestReport(Struct, frozen=True, kw_only=True):
     """The result of ingesting a file, or several small ones that share fragments."""
 
     paths: tuple[str, ...]
@@ -48,8 +48,7 @@ class IngestReport:
         return first if count == 1 else f"{first} to {self.paths[-1]} ({count} files)"
 
 
-@dataclass(slots=True, kw_only=True)
-class Together:
+class Together(Struct, kw_only=True):
     """Files that may share fragments, not committed yet."""
 
     plan: IngestPlan

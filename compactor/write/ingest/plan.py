@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.common.setting_keys import NOT_NULL, ROW_POLICY, SORT_BY, TIME_COLUMN, TTL
 from compactor.errors import InputError, TableNotFoundError, UsageError
@@ -27,8 +29,7 @@ from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, orderin
 from lsm_fragment.names import quoted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IngestPlan:
+class IngestPlan(Struct, frozen=True, kw_only=True):
     """Metadata and fragment schema for rows of one schema. Picklable, so that other processes can write
     fragments without a snapshot."""
 
@@ -62,7 +63,7 @@ def plan_ingest(
     if snapshot.metadata is None:
         metadata = replace(metadata, properties=told)
     sizes = tuned(FragmentSettings(), changed(metadata.properties, dict(told)))
-    options = replace(options, writer=sizes.writer_options(options.writer))
+    options = dataclasses.replace(options, writer=sizes.writer_options(options.writer))
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
@@ -168,7 +169,7 @@ def _check_options(known: TableMetadata, options: IngestOptions) -> None:
             f": the table has {', '.join(has) or 'none'}; leave the option out, or create another "
             "table",
         )
-    ttl = known.ttl and replace(known.ttl, column=known.shown_name(known.ttl.column))
+    ttl = known.ttl and dataclasses.replace(known.ttl, column=known.shown_name(known.ttl.column))
     if options.ttl is not None and options.ttl != ttl:
         raise UsageError(
             TTL, f": the table has {ttl or 'none'}; leave the options out, or create another table"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 import pyarrow as pa
 import zstandard
+from msgspec import Struct
 
 from lsm_fragment.blocks.layout import Codec
 from lsm_fragment.blocks.parts import PayloadPart, joined_parts, read_parts
@@ -27,8 +27,7 @@ _STORE_LEVEL: Final = -100
 _contexts = threading.local()
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part of a payload, compressed to its own frame."""
 
     data: memoryview

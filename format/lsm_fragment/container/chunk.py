@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.joining import in_order_of_use
@@ -35,8 +35,7 @@ class ByteSink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Struct, frozen=True, kw_only=True):
     """A chunk ready to be written as either kind ('K' or 'D'), with its statistics."""
 
     meta: bytes
@@ -80,8 +79,7 @@ class Chunk:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedChunk:
+class EncodedChunk(Struct, frozen=True):
     """A chunk before its compression, which other threads may do while the column's next chunk is encoded."""
 
     array: pa.Array

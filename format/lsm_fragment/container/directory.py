@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
 
 from lsm_fragment.arrays.hashing import ROW_HASH_XXH3, combine
 from lsm_fragment.arrays.types import storage_type
@@ -61,8 +61,7 @@ class PageTable:
         return b"".join((*arrays, padded(bytes(self._names))))
 
 
-@dataclass(frozen=True, slots=True)
-class PagePlace:
+class PagePlace(Struct, frozen=True):
     """The place of a page, and of the columns that it describes."""
 
     offset: int
@@ -126,8 +125,7 @@ class DirectoryHead(NamedTuple):
             raise ValueError("header and directory differ in sort schema, columns or row groups")
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(Struct, frozen=True):
     """A directory as read. Its page table is decoded on demand."""
 
     head: DirectoryHead

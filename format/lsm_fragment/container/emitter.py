@@ -7,8 +7,9 @@ such columns from rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from lsm_fragment.arrays.hashing import combine
 from lsm_fragment.blocks import layout
@@ -31,8 +32,7 @@ _PLAIN_BYTES: Final = 4 << 10
 """Do not compress headers, pages and directories up to this size: they stay readable in a hex dump."""
 
 
-@dataclass(slots=True)
-class _OpenGroup:
+class _OpenGroup(Struct):
     rows: int
     first_key: Bound
     last_key: Bound

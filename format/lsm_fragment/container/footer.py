@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from lsm_fragment.encodings.registry import LESS_THAN_TEXT
 from lsm_fragment.keys.bounds import Bound, Value
@@ -12,8 +13,7 @@ from lsm_fragment.keys.bounds import Bound, Value
 """Encodings whose payload is smaller than the strings that it stands for."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroupStats:
+class RowGroupStats(Struct, frozen=True):
     rows: int
     row_hash: int
     first_key: Bound
@@ -68,8 +68,7 @@ class ColumnBytes(NamedTuple):
     stored: int
 
 
-@dataclass(slots=True, kw_only=True)
-class FragmentSummary:
+class FragmentSummary(Struct, kw_only=True):
     """The facts about a fragment that callers need without opening it; small for any size of fragment."""
 
     rows: int = 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lsm_fragment.arrays.type_json import (
     JsonObject,
@@ -71,8 +72,7 @@ class StoredField(NamedTuple):
         return cls(len(name), len(text), padded(name) + padded(text), kind)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FragmentHeader:
+class FragmentHeader(Struct, frozen=True, kw_only=True, dict=True):
     """The header of a fragment, before its first row. Writers of several fragments share one, and what is
     derived from it."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+from msgspec import Struct
 
 from lsm_fragment.arrays.type_json import field_from_json
 from lsm_fragment.arrays.types import storage_type
@@ -40,8 +40,7 @@ _COUNTS: Final = 5
 """The number of leading fields of `ChunkStats` that are arrays of 64-bit numbers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRecord:
+class ColumnRecord(Struct, frozen=True, kw_only=True):
     """A footer's record of one column; its chunks are decoded on demand."""
 
     name: str

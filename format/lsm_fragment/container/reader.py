@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final, Protocol
 
 import pyarrow as pa
+from msgspec import Struct
 
 from lsm_fragment.arrays.joining import batch_of
 from lsm_fragment.arrays.sizes import rows_within
@@ -55,8 +55,7 @@ class RangeSource(Protocol):
     def read_range(self, start: int, length: int, /) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
+class KeyRange(Struct, frozen=True):
     """An inclusive range of keys; each bound has values of one or more leading sort columns.
 
     None means no limit. A shorter bound includes every key that begins with it.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.sizes import rows_of_pieces_within, total_bits
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Struct, frozen=True):
     """Consecutive rows of all columns."""
 
     columns: Mapping[str, pa.Array]

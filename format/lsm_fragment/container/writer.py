@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.canonical import canonical
@@ -77,8 +78,7 @@ class WriterOptions:
         return {"name": "lsm-compactor", "version": __version__, "options": options}
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFragment:
+class WrittenFragment(Struct, frozen=True):
     """Size and summary of a finished fragment."""
 
     bytes_written: int
@@ -303,8 +303,7 @@ class FragmentWriter:
             self._emitter.copy_block(parts, stats)
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """A row group whose chunks are being made."""
 
     first_row: int

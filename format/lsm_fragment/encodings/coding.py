@@ -8,10 +8,11 @@ adds the place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lsm_fragment.arrays.templated import (
     TextSurvey,
@@ -74,8 +75,7 @@ _APART_BYTES: Final = 256 << 10
 """Compress text of at least this size apart from its lengths: joining them would copy it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedArray:
+class EncodedArray(Struct, frozen=True, kw_only=True):
     """A chunk before compression."""
 
     encoding: Encoding

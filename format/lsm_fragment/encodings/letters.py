@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import bits_of
@@ -33,8 +34,7 @@ _MIN_FRAMED: Final = 64
 _NO_HOLES: Final = np.empty(0, dtype=np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
-class Lettering:
+class Lettering(Struct, frozen=True):
     """An alphabet and a frame by which text is packed."""
 
     alphabet: bytes

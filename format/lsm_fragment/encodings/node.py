@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import pack_bits
@@ -48,8 +49,7 @@ MAX_UNBACKED_VALUES: Final = 1 << 27
 constants and nulls, which take no bytes, make a reader allocate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """One node with its buffers (when writing) and its children."""
 
     encoding: Encoding

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lsm_fragment.arrays.alphabets import DIGITS
 from lsm_fragment.arrays.buffers import binary_parts, valid_mask
@@ -324,8 +325,7 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
     return rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class TemplateHead:
+class TemplateHead(Struct, frozen=True, kw_only=True, dict=True):
     """The part of a TEMPLATE chunk that does not depend on variables."""
 
     templates: pa.Array

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lsm_fragment import native
 
@@ -17,8 +17,7 @@ _SHORT_RUN: Final = 8
 """Gather row by row, without looking for runs, if they are shorter than this on average."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Origins:
+class Origins(Struct, frozen=True, eq=False):
     """The sources of rows, numbered from 0. Immutable, so that threads can share it."""
 
     sources: U16

@@ -7,12 +7,12 @@ arrays and fragments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes, int_dtype
@@ -29,8 +29,7 @@ _SLACK_BYTES: Final = 16
 """Bytes behind the last key that native code may overwrite."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortKeys:
+class SortKeys(Struct, frozen=True):
     """The normalised keys of consecutive rows."""
 
     rows: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 import pyarrow as pa
+from msgspec import Struct
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.type_json import JsonObject
@@ -28,8 +28,7 @@ class Nulls(StrEnum):
     LAST = "last"
 
 
-@dataclass(frozen=True, slots=True)
-class SortColumn:
+class SortColumn(Struct, frozen=True):
     """One column of a sort schema. The direction does not move nulls."""
 
     column: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 ARROW: Final = {
     "int": pa.int64(),
@@ -53,8 +54,7 @@ _FEW_TEXTS: Final = 7
 Row = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class By:
+class By(Struct, frozen=True):
     """One column of an order, as `--sort-by` has it."""
 
     column: str
@@ -74,8 +74,7 @@ class By:
         return f"{self.column} {direction} NULLS {'FIRST' if self.has_nulls_first else 'LAST'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Struct, frozen=True, kw_only=True):
     """Rows of a node or a branch; DuckDB has them in a table with their number, `_n`."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tests.generated.graphs.edges import SQL, Edge, literal
 
@@ -15,8 +16,7 @@ _UNITS: Final = ("year", "quarter", "month", "week", "day")
 _SHORT_UNITS: Final = ("hour", "minute", "second")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """One expression in both dialects."""
 
     ours: str

@@ -9,7 +9,6 @@ import lzma
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from xml.sax.saxutils import escape
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
+from msgspec import Struct, field
 
 from compactor import Table
 from tests.generated.graphs.edges import ARROW, SQL, Row
@@ -34,16 +34,14 @@ _NUMBER: Final = re.compile(r"-?\d+")
 _FILES: Final = 4
 
 
-@dataclass(slots=True)
-class Written:
+class Written(Struct):
     """The settings of a source, and the rows that a reader finds."""
 
     settings: dict[str, Any]
     rows: list[Row]
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """One of the files of a source."""
 
     names: list[str]
@@ -61,8 +59,7 @@ class _Part:
         ]
 
 
-@dataclass(slots=True, kw_only=True)
-class Kind:
+class Kind(Struct, kw_only=True):
     """One way to write text files."""
 
     ending: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tests.generated.graphs.edges import By, Edge
 from tests.generated.graphs.steps import Graph
@@ -15,8 +17,7 @@ _HOWS: Final = ("inner", "left", "right", "full", "semi", "anti")
 _ONE_SIDED: Final = ("semi", "anti")
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
+class _Sides(Struct, frozen=True):
     """The two sides of a join; the columns of the build side have new names."""
 
     probe: Edge

@@ -10,7 +10,6 @@ import random
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from compactor import Table
 from tests.generated.graphs.edges import Edge, Row
@@ -29,8 +29,7 @@ csv.field_size_limit(sys.maxsize)  # some texts are heavy
 _DELIMITERS: Final = (",", ",", ";", "\t")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """An output of an edge: its settings, and how to read it back."""
 
     edge: Edge

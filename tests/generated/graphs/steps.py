@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from tests.generated.graphs.aggregates import aggregate_call, extreme_call, window_call
 from tests.generated.graphs.edges import (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.generated.rowwise.rows import Edge, FailedError, Row, Said, condition, number
 from tests.generated.rowwise.sources import is_flat, random_source

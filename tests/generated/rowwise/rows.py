@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 OBJECT: Final = pa.struct([("a", pa.int64()), ("deep", pa.struct([("t", pa.string())]))])
 ARROW: Final = {
@@ -32,8 +32,7 @@ class FailedError(Exception):
     """An expression has no value for a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """A row with the place where it came from."""
 
     cells: dict[str, Any]
@@ -43,8 +42,7 @@ class Row:
     """The fields that its source does not declare."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """The rows of a node or a branch."""
 
     name: str
@@ -60,8 +58,7 @@ class Edge:
         return [column for column, kind in self.columns.items() if kind in kinds]
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """An expression in SQL, and its value for the cells of a row."""
 
     sql: str
