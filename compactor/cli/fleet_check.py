@@ -17,7 +17,7 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, JobError
 from compactor.fleet.agenda import due_of
 from compactor.fleet.config import Entry, FleetConfig, load_fleet
-from compactor.fleet.finding import Pattern, found, has_news
+from compactor.fleet.finding import found, has_news, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
 from compactor.settings.properties import properties_text
@@ -45,7 +45,7 @@ def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None
     """
     config = load_fleet(path)
     now = (clock or SystemClock()).now_unix_ms()
-    places, unanswered = found(list(map(Pattern.of, config.entries)))
+    places, unanswered = found(patterns_of(config))
     for _, error in unanswered:
         raise error
     members = [

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from compactor.errors import ConfigError
+from compactor.errors import ConfigError, UsageError
 from compactor.fleet.times import Window
-from compactor.lakes.lake import LakeKind, parse_levels
+from compactor.lakes.lake import LakeKind, check_names, parse_levels
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.document import Document
 from compactor.settings.fields import Duration, Seconds, parsed
@@ -131,6 +131,8 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     at: str
     """An address, or a pattern of addresses, as seen from the working directory."""
+    folder_length: int = 0
+    """How much of `at` is the folder of the file, in which no character is a wildcard."""
     but_not: tuple[str, ...] = ()
     """Patterns of names below the first folder of `at` that has a wildcard."""
     priority: int = 0
@@ -158,7 +160,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        return bool(_WILD.search(self.at))
+        return bool(_WILD.search(self.at, self.folder_length))
 
 
 class FleetConfig(Struct, frozen=True, kw_only=True):
@@ -166,6 +168,8 @@ class FleetConfig(Struct, frozen=True, kw_only=True):
 
     entries: tuple[Entry, ...]
     """A table belongs to the first entry that matches it."""
+    places: tuple[str, ...] = ()
+    """Where the file has each entry, for errors that are found later."""
     zone: ZoneInfo
     poll_seconds: float
     """How often a table that changes is asked for news."""
@@ -210,6 +214,7 @@ def _fleet_of(document: Document) -> FleetConfig:
         seen[entry.at] = number
     return FleetConfig(
         entries=tuple(entries),
+        places=tuple(document.place_of(("tables", number)) for number in range(len(entries))),
         zone=file.zone,
         poll_seconds=file.poll,
         slowest_poll_seconds=file.slowest_poll,
@@ -231,8 +236,10 @@ def _entry(
     def rule(name: str) -> Any:
         return getattr(given if name in given.model_fields_set else defaults, name)
 
+    at = from_folder(given.at, folder)
     entry = Entry(
-        at=from_folder(given.at, folder).rstrip("/"),
+        at=at.rstrip("/"),
+        folder_length=len(at) - len(given.at),
         but_not=given.but_not,
         priority=rule("priority"),
         share=rule("share"),
@@ -252,13 +259,22 @@ def _entry(
         raise document.fail_at((*place, "except"), "`at` names one table: leave it out")
     if entry.publish is None:
         return entry
-    if entry.is_pattern and _TABLE not in entry.publish.to:
-        raise document.fail_at(
-            (*place, "publish"),
-            "`at` may match several tables: put {table} into `to`, where the name of each goes",
-        )
+    try:
+        _check_publish(entry, entry.publish)
+    except UsageError as error:
+        raise document.fail_at((*place, "publish"), str(error)) from None
     to = from_folder(entry.publish.to, folder)
     return replace(entry, publish=entry.publish.model_copy(update={"to": to}))
+
+
+def _check_publish(entry: Entry, rules: PublishRules) -> None:
+    """Raises `UsageError` for what no copy could be made by."""
+    check_names(rules.kind, rules.catalog, rules.name)
+    for key, value in (("to", rules.to), ("name", rules.name)):
+        if entry.is_pattern and value is not None and _TABLE not in value:
+            raise UsageError(
+                f"`at` may match several tables: put {{table}} into `{key}`, where the name of each goes"
+            )
 
 
 def _properties(

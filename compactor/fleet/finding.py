@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from compactor.errors import CompactorError
-from compactor.fleet.config import Entry
+from compactor.errors import CompactorError, ConfigError, UsageError
+from compactor.fleet.config import Entry, FleetConfig
 from compactor.stores.base import Folder
 from compactor.stores.open import open_store
 from compactor.table.object_names import parse_version, version_key
@@ -49,7 +49,8 @@ class Pattern(Struct, frozen=True):
     def of(cls, entry: Entry) -> Pattern:
         """Opens the folder; sends no request. Raises `UsageError` for an invalid address."""
         parts = entry.at.split("/")
-        wild = (number for number, part in enumerate(parts) if _WILDCARDS & set(part))
+        own = entry.at.count("/", 0, entry.folder_length)
+        wild = (number for number in range(own, len(parts)) if _WILDCARDS & set(parts[number]))
         first = next(wild, len(parts))
         root = "/".join(parts[:first]) or ("/" if first else ".")
         return cls(entry, open_store(root), parts[first:])
@@ -80,6 +81,22 @@ class Pattern(Struct, frozen=True):
             names = [first]
         for name in names:
             yield from self._below(f"{base}{name}", rest)
+
+
+def patterns_of(config: FleetConfig) -> list[Pattern]:
+    """Opens the folder of each entry; sends no request. Raises `ConfigError`, with its place, for an address
+    of no store, also one to publish to.
+    """
+    patterns = []
+    for number, entry in enumerate(config.entries):
+        try:
+            patterns.append(Pattern.of(entry))
+            if entry.publish is not None:
+                open_store(entry.publish.of_table("table").to)
+        except UsageError as error:
+            place = f"{config.places[number]}: " if config.places else ""
+            raise ConfigError(f"{place}tables[{number}]: {error}") from None
+    return patterns
 
 
 class Found(NamedTuple):
@@ -115,8 +132,12 @@ def _may_match(unanswered: Sequence[tuple[Pattern, CompactorError]], url: str) -
 
 
 def has_news(place: Place, known: int) -> bool:
-    """Says whether the log has a version after `known`, by one listing. Raises `StoreError`."""
+    """Says whether the log has a version after `known`, or has lost that one, by one listing.
+
+    A log without it is that of a table which was deleted, and perhaps made anew. Raises `StoreError`.
+    """
     base = f"{place.path}/" if place.path else ""
-    prefix, start = f"{base}_log/", f"{base}{version_key(max(0, known))}"
+    prefix, start = f"{base}_log/", f"{base}{version_key(max(0, known - 1))}"
     listed = place.root.list(prefix, start_after=start)
-    return any(parse_version(info.key[len(base) :]) is not None for info in listed)
+    versions = [parse_version(info.key[len(base) :]) for info in listed]
+    return [version for version in versions if version] != ([known] if known else [])

@@ -63,6 +63,8 @@ class Fleet(Silent):
         self._open_driver = open_driver
         self._told = told
         self._shares = Shares()
+        self._charged: dict[str, list[Waiting]] = {}
+        """Merges that were chosen, by table, and of which the worker has not told that they began."""
         self._agenda = Agenda(runner or ThreadRunner(), open_job, told)
         self._just_finished: set[str] = set()
         self._has_new_work = False
@@ -194,6 +196,9 @@ class Fleet(Silent):
         return frozenset(quiet)
 
     def _chosen(self, now: int, free_slots: int) -> list[Member]:
+        for not_begun in (each for several in self._charged.values() for each in several):
+            self._shares.take_back(not_begun)
+        self._charged.clear()
         quiet = self._quiet(now)
         for member in self._open.values():
             if member.driver is not None and not member.may_begin(quiet):
@@ -214,6 +219,7 @@ class Fleet(Silent):
             if choice is None:
                 break
             waiting[choice.table].pop(0)
+            self._charged.setdefault(choice.table, []).append(choice)
             chosen.append(self._roster.members[choice.table])
         return chosen
 
@@ -221,6 +227,7 @@ class Fleet(Silent):
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
         member = self._roster.members.get(driver.url)
+        del self._charged.get(driver.url, [])[: len(compactions)]
         if member is not None and compactions:
             member.since_ms = None  # the rest waits from now on
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from compactor.common.clock import Clock
 from compactor.errors import CompactorError
 from compactor.fleet.config import FleetConfig, load_fleet
-from compactor.fleet.finding import Pattern, found
+from compactor.fleet.finding import found, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.told import Told
 
@@ -44,7 +44,7 @@ class Roster:
     """The members of a fleet. Looks for tables now and then, and reads the file again when it changes."""
 
     def __init__(self, source: Source, told: Told, clock: Clock) -> None:
-        """Reads the file. Raises `ConfigError`, and `UsageError` for an address that is none."""
+        """Reads the file. Raises `ConfigError`, also for an address that is none."""
         self._source, self._told, self._clock = source, told, clock
         config = source.news()
         assert config is not None, "the first reading is news"
@@ -86,8 +86,8 @@ class Roster:
         self._told.left(url)
 
     def _take(self, config: FleetConfig) -> None:
-        patterns = [Pattern.of(entry) for entry in config.entries]
-        self._config, self._patterns = config, patterns
+        self._patterns = patterns_of(config)
+        self._config = config
 
     def _find(self, now: int) -> None:
         seconds = self._config.find_seconds

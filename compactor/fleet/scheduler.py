@@ -64,8 +64,12 @@ class Shares:
         else:
             mine = [each for each in eligible if each.entry == entry]
             chosen = min(mine, key=lambda each: (each.next_bytes, each.since_unix_ms, each.table))
-        self._used[entry] += max(chosen.next_bytes, _LEAST_BYTES) / chosen.share
+        self._used[entry] += _charge(chosen)
         return chosen
+
+    def take_back(self, chosen: Waiting) -> None:
+        """Gives an entry back what it was charged for a merge that did not begin."""
+        self._used[chosen.entry] -= _charge(chosen)
 
     def _welcome(self, waiting: Sequence[Waiting]) -> None:
         """Lets entries that had nothing to do begin where the others are: rest saves up no work."""
@@ -78,3 +82,7 @@ class Shares:
 
     def _order(self, entry: str) -> tuple[float, str]:
         return self._used[entry], entry
+
+
+def _charge(chosen: Waiting) -> float:
+    return max(chosen.next_bytes, _LEAST_BYTES) / chosen.share

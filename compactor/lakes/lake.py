@@ -10,6 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 from msgspec import Struct
 
+from compactor.errors import UsageError
 from compactor.lakes.pieces import parsed_name
 
 
@@ -19,6 +20,12 @@ class LakeKind(StrEnum):
     PARQUET = "parquet"
     DELTA = "delta"
     ICEBERG = "iceberg"
+
+
+def check_names(kind: LakeKind, catalog: str | None, name: str | None) -> None:
+    """Raises `UsageError` for the names of an Iceberg table with another kind of copy."""
+    if kind is not LakeKind.ICEBERG and (catalog, name) != (None, None):
+        raise UsageError("catalog and name are those of an Iceberg table: leave them out")
 
 
 def parse_levels(text: str) -> int:

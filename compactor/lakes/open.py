@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compactor.errors import UsageError
-from compactor.lakes.lake import Lake, LakeKind
+from compactor.lakes.lake import Lake, LakeKind, check_names
 from compactor.lakes.publish import Publisher
 from compactor.resources.packages import Extra, required
 from compactor.stores.base import Store
@@ -32,8 +32,7 @@ def open_publisher(
     """
     target = open_store(destination)
     _check_apart(log.store.url, target.url)
-    if kind is not LakeKind.ICEBERG and (catalog, name) != (None, None):
-        raise UsageError("catalog and name are those of an Iceberg table: leave them out")
+    check_names(kind, catalog, name)
     lake = _opened(kind, target, log.current().table_id, catalog, name)
     return Publisher(
         log, target, lake, min_level=min_level, threads=threads, on_progress=on_progress

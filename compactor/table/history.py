@@ -150,14 +150,24 @@ class History:
     def newest(self, known: Snapshot) -> LoadedSnapshot:
         """Returns the newest snapshot, by what follows a known one; version 0 if there is no table.
 
-        Raises `DataError` if the log is damaged.
+        Where the table was deleted and made anew, that is the new one's. Raises `DataError` if the log is
+        damaged, or has lost versions that were known.
         """
+        start = known
         for _ in range(_MAX_TRIES):
             try:
-                return self._follow(known) if known.version else self._open()
+                loaded = self._follow(start) if start.version else self._open()
             except _GapError as gap:
                 # A vacuum may have passed: a newer checkpoint covers what it removed.
-                known, lost = Snapshot.empty(), gap.lost
+                start, lost = Snapshot.empty(), gap.lost
+                continue
+            newest = loaded.snapshot
+            if newest.table_id == known.table_id and newest.version < known.version:
+                raise DataError(
+                    f"{self._store.url}/{version_key(known.version)}: this version was read before, and "
+                    "now the log ends before it: restore its file from a backup"
+                )
+            return loaded
         raise lost
 
     def at(self, number: int, newest: Snapshot) -> Snapshot:
@@ -362,7 +372,10 @@ class History:
         return replace(loaded, checkpoint=0)
 
     def _follow(self, known: Snapshot) -> LoadedSnapshot:
-        files = self._files_from(known.version + 1)
+        listed = self._files_from(known.version)
+        if listed.end < known.version:  # removed, though the newest version never is
+            raise _GapError(self._removed_meanwhile(known.version))
+        files = _LogFiles(known.version + 1, listed.found[1:])
         if files.end == known.version and self._strays.issuperset(files.beyond):
             return LoadedSnapshot(known)
         loaded = self._followed(known, files, [])

@@ -8,6 +8,7 @@ import pytest
 
 from compactor.errors import ConfigError
 from compactor.fleet.config import load_fleet, parse_fleet
+from compactor.fleet.finding import found, patterns_of
 from compactor.lakes.lake import LakeKind
 from tests.support.wording import refuses
 
@@ -75,6 +76,7 @@ def test_paths_begin_at_the_folder_of_the_file_and_only_what_was_set_overrides_a
         ("as: delta", "as: hudi", "line 14"),
         ("{table}", "all", "line 14"),
         ("levels: 1+", "levels: 1", "line 14"),
+        ("levels: 1+", "name: lake.all", "line 14"),
         ("Europe/Berlin", "Europe/Bonn", "line 3"),
         ("logs/*", "**", "line 8"),
         ("at: metrics", "att: metrics", "line 15"),
@@ -101,3 +103,24 @@ def test_a_file_without_tables_or_that_is_not_there_is_refused(tmp_path: Path) -
         parse_fleet("poll: 5s", "fleet.yaml")
     with refuses(ConfigError, "fleet.yaml"):
         load_fleet(str(tmp_path / "fleet.yaml"))
+
+
+def test_wildcards_in_the_folder_of_the_file_are_no_pattern(tmp_path: Path) -> None:
+    folder = tmp_path / "lake [a*]"
+    for name in ("logs-1", "logs-2"):
+        (folder / name).mkdir(parents=True)
+    (folder / "fleet.yaml").write_text("tables:\n  - at: logs-*\n  - at: one\n")
+    config = load_fleet(str(folder / "fleet.yaml"))
+    assert [entry.is_pattern for entry in config.entries] == [True, False]
+    places = found(patterns_of(config)).places
+    assert sorted(places) == [f"{folder}/{name}" for name in ("logs-1", "logs-2", "one")]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["at: nothing://lake/*", 'at: t\n    publish: {to: "nothing://lake/t", as: delta}'],
+)
+def test_an_address_of_no_store_is_named_with_its_line(line: str) -> None:
+    config = parse_fleet(f"tables:\n  - at: a\n  - {line}\n", "fleet.yaml")
+    with refuses(ConfigError, "fleet.yaml, line 3: tables[1]"):
+        patterns_of(config)

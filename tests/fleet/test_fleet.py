@@ -83,6 +83,18 @@ def test_a_table_belongs_to_the_first_entry_that_matches_and_has_its_settings(
     }  # fmt: skip
 
 
+def test_a_table_that_was_deleted_and_made_anew_is_compacted_again(folder: MemoryFolder) -> None:
+    fill(folder, "a")
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(30)
+    fill(folder, "b")
+    folder.tables["a"].objects.clear()
+    folder.tables["a"].objects.update(folder.tables.pop("b").objects)
+    assert folder.fragments("a") == DUE
+    fleet.run(300)
+    assert folder.fragments("a") == 1
+
+
 def test_folders_without_a_log_are_no_tables(folder: MemoryFolder) -> None:
     folder.tables["empty"] = folder.within("empty")  # type: ignore[assignment]
     fleet = MemoryFleet(folder, Settled(ALL))

@@ -106,3 +106,13 @@ def test_nothing_starves_however_the_others_arrive(seed: int) -> None:
         now += 60_000
         others += [arrival(f"{turn}.{number}") for number in range(max(1, 3 - len(others)))]
     raise AssertionError("the table starves")
+
+
+def test_an_entry_is_not_charged_for_a_merge_that_did_not_begin() -> None:
+    shares, tables = Shares(), [waiting("a", "first"), waiting("b", "second")]
+    for _ in range(5):
+        choice = shares.choose(tables, 0)
+        assert choice is not None
+        assert choice.entry == "first"
+        shares.take_back(choice)
+    assert [chosen(shares, tables) for _ in range(2)] == ["a", "b"]

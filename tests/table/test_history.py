@@ -390,6 +390,35 @@ def test_a_commit_on_a_version_that_was_vacuumed_away_is_never_taken_for_done(
     assert len(world.open().current().fragments) == 13
 
 
+@pytest.mark.parametrize("versions", [1, 3])
+def test_a_process_reads_on_where_a_table_was_deleted_and_made_anew(
+    world: World, versions: int
+) -> None:
+    for name in ("a", "b", "c", "d")[: 2 * versions]:
+        world.add(name)
+    before = world.open()
+    before.refresh()
+    world.objects.clear()
+    assert before.refresh().version == 0
+    world.log = world.open()
+    for number in range(versions):
+        world.add(f"new{number}")
+    assert len(before.refresh().fragments) == versions
+    assert before.refresh().table_id == world.open().current().table_id
+
+
+def test_a_log_that_has_lost_the_newest_version_is_refused_by_whoever_has_read_it(
+    world: World,
+) -> None:
+    world.add("a")
+    world.add("b")
+    reader = world.open()
+    reader.refresh()
+    del world.objects[version_key(2)]
+    with refuses(DataError, f"memory://table/{version_key(2)}: this version was read before"):
+        reader.refresh()
+
+
 def test_log_files_of_the_last_hour_stay_whatever_the_grace(
     world: World, checkpoints_every_4: None
 ) -> None:
