@@ -29,7 +29,12 @@ MAX_COLUMNS: Final = 10_000
 MAX_CELLS: Final = 16 << 20
 """Maximum values parsed at a time, missing ones included: a value takes 9 bytes, there or not."""
 
+FieldPath = tuple[str | None, ...]
+"""The names of the fields around a field, and its own; None for the items of a list."""
 _INTEGERS: Final = Trait.IS_NEGATIVE | Trait.IS_INEXACT | Trait.IS_INT | Trait.IS_UINT
+_ALL_TRAITS: Final = (
+    _INTEGERS | Trait.IS_DOUBLE | Trait.IS_BOOL | Trait.IS_TEXT | Trait.IS_LIST | Trait.IS_OBJECT
+)
 
 
 class UnreadableTypeError(ValueError):
@@ -50,9 +55,20 @@ class Misfit(NamedTuple):
 class JsonArrays:
     """The fields of a file, with the rows of the lines parsed last."""
 
-    def __init__(self, wanted: Collection[str] | None = None) -> None:
-        """wanted: fields to make columns of; the syntax of others is checked. None for all."""
-        self.rows = JsonRows(MAX_COLUMNS, MAX_CELLS, MAX_NESTING, wanted)
+    def __init__(
+        self,
+        wanted: Collection[str] | None = None,
+        mixed: Collection[FieldPath] = (),
+        *,
+        text_holds_all: bool = False,
+    ) -> None:
+        """wanted: fields to make columns of; the syntax of others is checked. None for all. mixed: undeclared
+        fields that are text: strings as they are, values of other kinds as the file has them.
+        text_holds_all: whether declared fields of text take values of other kinds so, too.
+        """
+        self._text_form = Form.AS_TEXT if text_holds_all else Form.GIVEN
+        self.mixed = frozenset(mixed)
+        self.rows = JsonRows(MAX_COLUMNS, MAX_CELLS, MAX_NESTING, wanted, mixed)
         self.misfits: list[Misfit] = []
         """Values of the arrays made that their types do not hold. They are null there."""
         self._floats: dict[int, pa.DataType] = {}
@@ -63,6 +79,9 @@ class JsonArrays:
     def declare(self, name: str, dtype: pa.DataType) -> int:
         """Adds a column of a known type, and returns its node. Raises `UnreadableTypeError`."""
         return self._declare(0, name, dtype, is_in_list=False)
+
+    def is_mixed(self, node: int) -> bool:
+        return bool(self.mixed) and self.rows.names(node) in self.mixed
 
     def array(self, node: int) -> pa.Array:
         """Returns the values of a field as booleans, int64, uint64, doubles, strings, lists or structs; null
@@ -151,6 +170,8 @@ class JsonArrays:
         is_json = isinstance(dtype, pa.JsonType) and not is_in_list
         stored = storage_type(dtype)
         form, allowed, traits = _form_of(stored)
+        if self._text_form == Form.AS_TEXT and (pt.is_string(stored) or pt.is_large_string(stored)):
+            form, allowed, traits = Form.AS_TEXT, _ALL_TRAITS, Trait.IS_TEXT
         node = self.rows.declare(parent, name, Form.AS_JSON if is_json else form, allowed, traits)
         if is_json or form == Form.DECIMAL:
             self._spans.add(node)

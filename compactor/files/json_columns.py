@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.files.json_arrays import JsonArrays, Misfit, UnreadableTypeError
+from compactor.files.json_arrays import FieldPath, JsonArrays, Misfit, UnreadableTypeError
 from compactor.files.problems import PROBLEMS, ColumnError, one_line
 from compactor.files.readings import TIME_READINGS, Readings
 from compactor.files.source import Piece, Wanted
@@ -19,16 +19,25 @@ from lsm_fragment.native.arrays.json_rows import Trait
 class JsonColumns:
     """The fields of a file, found block by block."""
 
-    def __init__(self, path: str, known: pa.Schema | None, wanted: Wanted = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        known: pa.Schema | None,
+        wanted: Wanted = None,
+        mixed: Collection[FieldPath] = (),
+        *,
+        text_holds_all: bool = False,
+    ) -> None:
         """Raises `InputError` if a column of the table has a type that JSON cannot hold.
 
-        wanted: fields to make columns of; of others only the syntax is checked.
+        wanted: fields to make columns of; of others only the syntax is checked. mixed, text_holds_all: see
+        `JsonArrays`.
         """
         self._path = path
         self._wanted = wanted
         self.may_be_empty = self.lacks_columns = False
         self.known = known
-        self.arrays = JsonArrays(wanted)
+        self.arrays = JsonArrays(wanted, mixed, text_holds_all=text_holds_all)
         self._given: set[str] = set()
         """Columns of the table that a line has named."""
         self._readings: dict[int, Readings] = {}
@@ -95,6 +104,8 @@ class JsonColumns:
     def _read(self, node: int, array: pa.Array) -> pa.Array:
         """Returns texts as the values that they have been so far. Nested ones stay texts."""
         kinds = self.arrays.rows.traits(node)
+        if self.arrays.is_mixed(node):
+            return array
         if kinds & Trait.IS_TEXT:
             if node not in self._readings:
                 self._readings[node] = Readings(TIME_READINGS)
@@ -130,6 +141,8 @@ class JsonColumns:
         """Returns the type that holds every value of a field."""
         rows = self.arrays.rows
         kinds = rows.traits(node)
+        if self.arrays.is_mixed(node):
+            return pa.string()
         if kinds & Trait.IS_TEXT:
             return self._readings[node].outcome
         if kinds & Trait.IS_LIST:

@@ -9,16 +9,19 @@ numbers, they are refused. A column of the table gets the table's type, and is o
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from compactor.common.message import Setting
+from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.files.byte_source import FileBytes
+from compactor.files.json_arrays import FieldPath
 from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_items import ItemBytes
 from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_misfit
@@ -26,11 +29,14 @@ from compactor.files.problems import PROBLEMS
 from compactor.files.source import BadRow, Piece, TextBatches, Wanted, beginning
 from compactor.files.text_values import from_json_texts
 from lsm_fragment import compute as pc
+from lsm_fragment.native.arrays.json_rows import Problem
 
 MAX_LINE_BYTES: Final = 16 << 20
 _BLOCK_BYTES: Final = 4 << 20
 _STREAM_BYTES: Final = 1 << 20
 """Rows of a stream are passed on a block at a time."""
+_MAX_MIXED: Final = 64
+_OF_KINDS: Final = (Problem.CONFLICT, Problem.ROUNDED)
 _NOT_UTF8: Final = "is not valid UTF-8: save the file as UTF-8"
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BLANKS: Final = b" \t\r\n"
@@ -43,11 +49,40 @@ class LineBlock(Struct, frozen=True):
     first_line: int
 
 
+class _MixedError(Exception):
+    """A field has values of several kinds."""
+
+    def __init__(self, field: FieldPath) -> None:
+        super().__init__(field)
+        self.field = field
+
+
 class NdjsonBatches(TextBatches[LineBlock]):
     """An open NDJSON file; see `compactor.files.read.open_table_file`."""
 
+    def __init__(
+        self,
+        *args: Any,
+        mixes_kinds: bool | None = None,
+        text_holds_all: bool = False,
+        **options: Any,
+    ) -> None:
+        """mixes_kinds: reads a field whose values are of several kinds as text. For each such field, up to
+        `_MAX_MIXED`, the file is read again from its beginning. If false, the error says that it can be."""
+        self._mixes, self._text_holds_all = mixes_kinds, text_holds_all
+        self._mixed: set[FieldPath] = set()
+        while True:
+            try:
+                super().__init__(*args, **options)
+            except _MixedError as found:
+                self._mixed.add(found.field)
+            else:
+                return
+
     def _begin(self, known: pa.Schema | None) -> None:
-        self._columns = JsonColumns(self.path, known, self._used)
+        self._columns = JsonColumns(
+            self.path, known, self._used, self._mixed, text_holds_all=self._text_holds_all
+        )
         self._columns.may_be_empty = self._may_be_empty
         self._lines_before = 0
         """Lines that are not blank, before the current block."""
@@ -121,6 +156,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
             for misfit in misfits:
                 place = rows.line_at(misfit.row)
                 field = self._columns.field_of(misfit.node)
+                if field is None:
+                    self._mix(misfit.node)
                 reason = explained_misfit(misfit, _line(data, place), self._columns.arrays, field)
                 mistakes.setdefault(place, self._error(block, place, reason, misfit.error))
             if mistakes and not self._leaves_out:
@@ -143,14 +180,23 @@ class NdjsonBatches(TextBatches[LineBlock]):
                 return at
             mistake, line = Mistake(*found), _line(data, at)
             field = self._columns.field_of(mistake.node)
+            if mistake.problem in _OF_KINDS and field is None:
+                self._mix(mistake.node)
             reason = explained(mistake, line, self._columns.arrays, field)
-            mistakes[at] = self._error(block, at, reason)
+            is_advised = self._mixes is False and not self._leaves_out
+            advice = _advice(field) if is_advised and mistake.problem in _OF_KINDS else ()
+            mistakes[at] = self._error(block, at, reason, advice=advice)
             if not self._leaves_out:
                 return len(data)
             # A line that the first pass left out may have a field too many beside those of later lines.
             if mistake.problem in FATAL and self._is_learning:
                 raise mistakes[at]
             at += len(line)
+
+    def _mix(self, node: int) -> None:
+        """Begins anew with a field as text, if that is wanted. Fields of the table keep their types."""
+        if self._mixes and self._is_learning and len(self._mixed) < _MAX_MIXED:
+            raise _MixedError(self._columns.arrays.rows.names(node))
 
     def _of_utf8(self, block: LineBlock, bad: dict[int, InputError]) -> bytes:
         """Returns the block without lines that are not UTF-8."""
@@ -179,11 +225,17 @@ class NdjsonBatches(TextBatches[LineBlock]):
         return block.data
 
     def _error(
-        self, block: LineBlock, place: int, reason: str, cause: BaseException | None = None
+        self,
+        block: LineBlock,
+        place: int,
+        reason: str,
+        cause: BaseException | None = None,
+        *,
+        advice: Sequence[str | Setting] = (),
     ) -> InputError:
         line = block.first_line + block.data.count(b"\n", 0, place)
         unit = "item" if getattr(self._source, "is_array", False) else "line"
-        error = InputError(f"{self.path}, {unit} {line:,}: {reason}")
+        error = InputError(f"{self.path}, {unit} {line:,}: {reason}", *advice)
         error.__cause__ = cause
         return error
 
@@ -222,6 +274,11 @@ class JsonBatches(NdjsonBatches):
 
     def _opened(self) -> FileBytes:
         return ItemBytes(self.path, self._place, self._compression, self._options.encoding)
+
+
+def _advice(field: pa.Field | None) -> Sequence[str | Setting]:
+    """Returns what may be done with a value of another kind. field: the table's column that has it."""
+    return (", or say ", ON_CONFLICT, " string" if field is None else " split or string")
 
 
 def _line(data: bytes, place: int) -> bytes:

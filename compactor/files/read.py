@@ -49,6 +49,8 @@ def open_table_file(
     held_bytes: int | None = None,
     guesses: bool = False,
     infers_types: bool = True,
+    mixes_kinds: bool | None = None,
+    text_holds_all: bool = False,
     threads: int = 1,
 ) -> FileBatches:
     """Opens a file in the format of its layout or ending; reads a text file once for its types.
@@ -79,6 +81,9 @@ def open_table_file(
     guesses: takes the types of the rows that are kept for those of a text file; see `FileBatches.is_guess`.
     infers_types: if false, the cells of CSV, XML and other files of texts stay texts where `known_schema`
         has no type for them.
+    mixes_kinds: reads a field of JSON that has values of several kinds as text, strings as they are and other
+        values as the file has them. If false, the error says that it can be asked for.
+    text_holds_all: reads values of other kinds so in columns that `known_schema` has as text, too.
     threads: with more than one, threads read some batches ahead, except of streams. What comes does not
         depend on it.
     Raises `InputError`, here and while iterating.
@@ -105,6 +110,7 @@ def open_table_file(
     if known_schema is not None:
         # A column of the null type never had a value, so the file decides its type.
         known_schema = pa.schema([field for field in known_schema if not pt.is_null(field.type)])
+    of_json = {"mixes_kinds": mixes_kinds, "text_holds_all": text_holds_all}
     return _text_reader(kind, layout, path if ending is None else f".{ending}")(
         path,
         place,
@@ -123,6 +129,7 @@ def open_table_file(
         guesses=guesses,
         infers_types=infers_types,
         threads=threads,
+        **(of_json if kind.format is FileFormat.NDJSON else {}),
     )
 
 

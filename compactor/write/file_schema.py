@@ -31,7 +31,10 @@ from lsm_fragment.value_errors import first_line
 
 
 class OnConflict(StrEnum):
-    """Treatment of a file's column whose values do not fit the table's type."""
+    """Treatment of a file's column whose values do not fit the table's type, or are of several kinds.
+
+    Values of several kinds become text unless they are an error.
+    """
 
     ERROR = "error"
     STRING = "string"

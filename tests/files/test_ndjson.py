@@ -338,3 +338,99 @@ def test_lists_of_many_objects_of_the_same_fields_are_read_whole(tmp_path: Path)
 def test_json_within_a_text_that_is_cut_off_is_refused_after_one_look_at_it(tmp_path: Path) -> None:
     path = put(tmp_path, "a.ndjson", '{"k":1,"a":"' + '{\\"' * 1_500_000)
     assert "line 1: " in refusal(path)
+
+
+# --- fields with values of several kinds ---
+
+MIXED = '{"q": [1, 2]}'
+
+
+@every_block_size
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1", '"a\\u00e4"'], ["1", "a\u00e4"]),
+        (['"2024-01-01"', "2", "null"], ["2024-01-01", "2", None]),
+        (["true", "1.50", MIXED], ["true", "1.50", MIXED]),
+        (["[1,2]", '[1, "b", null, false]'], [["1", "2"], ["1", "b", None, "false"]]),
+        (['{"x":1}', '{"x":"t"}', '{"y":2}'], [{"x": "1"}, {"x": "t"}, {"x": None}]),
+        (['[[1], ["a"]]', "[[[2]]]"], [[["1"], ["a"]], [["[2]"]]]),
+        (["1", "123456789012345678901234"], ["1", "123456789012345678901234"]),
+        (["0.5", "9007199254740993"], ["0.5", "9007199254740993"]),
+        (["null", "[]", '[{"a": 1}, 2]'], [None, [], ['{"a": 1}', "2"]]),
+    ],
+)
+def test_a_field_of_several_kinds_is_text_if_that_is_asked_for(
+    tmp_path: Path, batch_bytes: int, values: list[str], expected: list[Any]
+) -> None:
+    lines = [f'{{"first":{n},"v":{value},"last":1}}' for n, value in enumerate(values)]
+    path = put(tmp_path, "a.ndjson", "\n".join(lines))
+    table = table_of(path, mixes_kinds=True, batch_bytes=batch_bytes)
+    assert table.column_names == ["first", "v", "last"]
+    found = table["v"].to_pylist()
+    assert [
+        _with_all_of(value, wanted) for value, wanted in zip(found, expected, strict=True)
+    ] == expected
+
+
+def _with_all_of(value: Any, wanted: Any) -> Any:
+    """Leaves out the fields that other rows have."""
+    return {name: value[name] for name in wanted} if isinstance(wanted, dict) else value
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    values=st.lists(JSON, min_size=1, max_size=6), batch_bytes=st.sampled_from([TINY_BLOCKS, WHOLE])
+)
+def test_whatever_is_in_a_field_its_text_can_be_asked_for(
+    tmp_path: Path, values: list[Any], batch_bytes: int
+) -> None:
+    path = put(
+        tmp_path, "a.ndjson", "".join(f'{{"k":1,"v":{json.dumps(v)}}}\n' for v in [*values, "x", 1])
+    )
+    texts = table_of(path, mixes_kinds=True, batch_bytes=batch_bytes)["v"]
+    assert texts.type == pa.string()
+    assert texts.to_pylist() == [
+        v if v is None or isinstance(v, str) else json.dumps(v) for v in [*values, "x", 1]
+    ]
+
+
+def test_a_text_column_of_the_table_takes_values_of_other_kinds_if_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = put(tmp_path, "a.ndjson", '{"v":1.50}\n{"v":"\\n"}\n{"v":{"a" : 1}}\n{"v":null}\n')
+    known = schema(v=pa.string(), n=pa.int64())
+    assert refusal(path, known) == (
+        "a.ndjson, line 1: column 'v': 1.50 can't be read as string (it is a number): correct the value or "
+        "leave it out"
+    )
+    table = table_of(path, known, text_holds_all=True)
+    assert table["v"].to_pylist() == ["1.50", "\n", '{"a" : 1}', None]
+
+
+def test_too_many_fields_of_several_kinds_are_refused(tmp_path: Path) -> None:
+    fields = range(ndjson._MAX_MIXED + 1)
+    lines = [json.dumps({f"f{n}": value for n in fields}) for value in (1, "a")]
+    path = put(tmp_path, "a.ndjson", "\n".join(lines))
+    assert f"field 'f{ndjson._MAX_MIXED}' is a string here" in refusal(path, mixes_kinds=True)
+
+
+@pytest.mark.parametrize("bad", ['{"v":nul}', '{"v":[1}', '{"v":01}', '{"v":"\\x"}', '{"v":1 2}'])
+def test_a_value_that_is_no_json_is_refused_in_a_field_of_several_kinds(
+    tmp_path: Path, bad: str
+) -> None:
+    path = put(tmp_path, "a.ndjson", '{"v":1}\n{"v":"a"}\n' + bad + "\n")
+    assert refusal(path, mixes_kinds=True).startswith("a.ndjson, line 3: is not one JSON object")

@@ -29,6 +29,7 @@ from compactor.write.delete import delete_rows
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from lsm_fragment.container.reader import FragmentReader
+from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table
 from tests.support.wording import refuses
@@ -441,3 +442,44 @@ def test_a_column_without_a_name_is_the_same_one_after_an_alteration(store: Memo
     assert table.shown_schema.names == ["k", "", "b"]
     assert table.skips.columns == (("", SkipKind.BLOOM),)
     assert [row[""] for row in rows_at(store, log.current())] == ["x", "x"]
+
+
+@pytest.mark.parametrize("on_conflict", [OnConflict.STRING, OnConflict.SPLIT])
+def test_a_field_of_several_kinds_in_one_file_becomes_text(
+    tmp_path: Path, on_conflict: OnConflict
+) -> None:
+    files = {
+        "new.ndjson": '{"k":1,"v":1}\n{"k":2,"v":"a"}\n',
+        "numbers.ndjson": '{"k":3,"v":7}\n',
+        "later.ndjson": '{"k":4,"v":{"a": 1}}\n{"k":5,"v":"b"}\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    store, log = LocalStore(tmp_path / "t"), CommitLog(LocalStore(tmp_path / "t"))
+    with refuses(InputError, "new.ndjson, line 2: field 'v' is a string here"):
+        ingest_file(
+            store, log, str(tmp_path / "new.ndjson"), parse_sort_schema("k"), IngestOptions()
+        )
+    for name in files:
+        options = IngestOptions(on_conflict=on_conflict)
+        ingest_file(store, log, str(tmp_path / name), parse_sort_schema("k"), options)
+    rows = rows_at(store, log.current())
+    is_split = on_conflict is OnConflict.SPLIT
+    assert [row["v"] for row in rows] == ["1", "a", None if is_split else "7", '{"a": 1}', "b"]
+    assert [row.get("v_int") for row in rows] == [None, None, 7 if is_split else None, None, None]
+
+
+@pytest.mark.parametrize("on_conflict", [OnConflict.STRING, OnConflict.SPLIT])
+def test_a_number_column_and_a_file_of_several_kinds_follow_what_was_asked_for(
+    tmp_path: Path, on_conflict: OnConflict
+) -> None:
+    store = LocalStore(tmp_path / "t")
+    add(store, pa.table({"k": [1], "v": [5]}))
+    path = tmp_path / "a.ndjson"
+    path.write_text('{"k":2,"v":6}\n{"k":3,"v":"x"}\n')
+    log = CommitLog(store)
+    ingest_file(store, log, str(path), None, IngestOptions(on_conflict=on_conflict))
+    rows = rows_at(store, log.current())
+    column = "v_text" if on_conflict is OnConflict.SPLIT else "v"
+    assert [row[column] for row in rows][1:] == ["6", "x"]
+    assert rows[0]["v"] == (5 if on_conflict is OnConflict.SPLIT else "5")

@@ -347,6 +347,7 @@ def _open_for(
         may_be_empty=may_be_empty,
         batch_bytes=_PARQUET_BATCH_BYTES if is_parquet else DEFAULT_BATCH_BYTES,
         max_codes=0 if options.promotes else ANY_CODES,
+        mixes_kinds=options.on_conflict is not OnConflict.ERROR,
     )
     leaving_out = partial(
         open_as, leaves_out_bad_rows=max_bad_rows is not None, max_bad_rows=max_bad_rows
@@ -359,11 +360,15 @@ def _open_for(
         if table is None:
             return leaving_out(None)
         with open_table_file(
-            path, options=options.text, leaves_out_bad_rows=max_bad_rows is not None
+            path,
+            options=options.text,
+            mixes_kinds=True,
+            leaves_out_bad_rows=max_bad_rows is not None,
         ) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
-        if not conflicts and max_bad_rows is None:
-            raise
+        if not conflicts:
+            # Values of several kinds are text as well.
+            return leaving_out(known, text_holds_all=True)
     # Columns of another kind cannot be read as the table's type; those of the same kind may.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:

@@ -79,6 +79,7 @@ cpdef enum Form:
     DECIMAL = 2  # numbers stay text
     AS_JSON = 3
     PASSED = 4  # values are checked for their syntax, and forgotten
+    AS_TEXT = 5  # texts are texts, and other values stay JSON
 
 ctypedef const uint8_t* Bytes
 
@@ -372,11 +373,14 @@ cdef class JsonRows:
     cdef Bytes at
     cdef uint8_t* scratch
     cdef int64_t scratch_size
-    cdef frozenset wanted
+    cdef frozenset wanted, mixed
+    cdef bint has_mixed
 
-    def __cinit__(self, int32_t max_columns, int64_t max_cells, int32_t max_depth, wanted=None):
-        """wanted: the fields of lines to make columns of; None for all."""
+    def __cinit__(self, int32_t max_columns, int64_t max_cells, int32_t max_depth, wanted=None, mixed=()):
+        """wanted: the fields of lines to make columns of; None for all. mixed: the `names` of inferred fields whose
+        values of all kinds are text."""
         self.wanted = None if wanted is None else frozenset(name.encode() for name in wanted)
+        self.mixed, self.has_mixed = frozenset(mixed), len(mixed) > 0
         self.max_nodes = max_columns + 1
         self.max_cells, self.max_depth = max_cells, max_depth
         self.nodes = <Node*>calloc(self.max_nodes, sizeof(Node))
@@ -487,12 +491,19 @@ cdef class JsonRows:
 
     def path(self, int32_t node):
         """Returns the name of a field, as in `a.b[].c`."""
-        parts = []
+        return "".join("[]" if name is None else "." + name for name in self.names(node))[1:]
+
+    def names(self, int32_t node):
+        """Returns the names of the fields around a field, the outermost first, and its own; None for items of a list.
+
+        The node may be one of the line that had a mistake.
+        """
+        found = []
         while node > 0:
-            name = "[]" if self.nodes[node].is_item else "." + self.nodes[node].name[:self.nodes[node].name_length].decode()
-            parts.append(name)
+            is_item = self.nodes[node].is_item
+            found.append(None if is_item else self.nodes[node].name[:self.nodes[node].name_length].decode())
             node = self.nodes[node].parent
-        return "".join(reversed(parts))[1:]
+        return tuple(reversed(found))
 
     def column_of(self, int32_t node):
         """Returns the node of the column that has the node."""
@@ -762,7 +773,21 @@ cdef class JsonRows:
                 return self._mistake(p, node, self.problem)
             if node == 0 and not self._is_wanted(name, length):
                 self.nodes[child[0]].form = PASSED
+            elif self.has_mixed:
+                self._mix(child[0])
         return end + 1
+
+    cdef void _mix(self, int32_t node) noexcept with gil:
+        """Makes a new field text if its values are to be."""
+        cdef int trait
+        try:
+            is_mixed = self.names(node) in self.mixed
+        except UnicodeDecodeError:  # refused once its column is made
+            return
+        if is_mixed:
+            self.nodes[node].form, self.nodes[node].traits = AS_TEXT, IS_TEXT
+            for trait in range(TRAITS):
+                self.nodes[node].first[trait] = self.line
 
     cdef bint _is_wanted(self, Bytes name, int64_t length) noexcept with gil:
         return self.wanted is None or PyBytes_FromStringAndSize(<const char*>name, length) in self.wanted
@@ -781,7 +806,7 @@ cdef class JsonRows:
             )
             self.nodes[node].length = slot + 1
             return p + 4
-        if self.nodes[node].form >= AS_JSON:
+        if self.nodes[node].form >= AS_JSON and (byte != 34 or self.nodes[node].form != AS_TEXT):
             return self._unread(p, node, depth)
         if byte == 34:
             end = text_end(p + 1, self.end, &is_escaped)
@@ -817,6 +842,8 @@ cdef class JsonRows:
             item = self._new(node, p, 0, True)
             if item < 0:
                 return self._mistake(p, node, self.problem)
+            if self.has_mixed:
+                self._mix(item)
         p = blanks(p + 1)
         if p[0] == 93:
             self.nodes[node].values[slot] = self.nodes[item].length
@@ -841,6 +868,9 @@ cdef class JsonRows:
         if self.nodes[node].form == PASSED:
             end = self._passed(p, node, depth)
             return NULL if end is NULL else self._put(end, node, NULL_, 0, 0)
+        if self.nodes[node].form == AS_TEXT:
+            end = self._passed(p, node, depth)
+            return NULL if end is NULL else self._put(end, node, JSON, self._span(p, end), 0)
         end = self._skipped(p)
         if end is NULL or end == p:
             return self._mistake(p, node, SYNTAX)
