@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
 
 from bench.peers.contract import Measure
 from bench.peers.engines import FLOOR, OURS
 from bench.peers.workloads import Facts
+from compactor.common.plain_values import plain_dict
 
 Section = tuple[str, str, int]
 """A workload, a measure and how many cores."""
@@ -71,7 +71,7 @@ class Result(Struct, kw_only=True):
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        path.write_text(json.dumps(plain_dict(self), indent=1) + "\n")
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Self:

@@ -17,7 +17,7 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, JobError
 from compactor.fleet.agenda import due_of
 from compactor.fleet.config import Entry, FleetConfig, load_fleet
-from compactor.fleet.finding import found, has_news, patterns_of
+from compactor.fleet.finding import found, has_table, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
 from compactor.settings.properties import properties_text
@@ -75,7 +75,7 @@ def _checked(member: Member, now: int, zone: ZoneInfo) -> CheckedTable | None:
     error = None
     left: tuple[int, ...] = ()
     try:
-        if has_news(member.place, 0):
+        if has_table(member.place):
             log = CommitLog(member.place.root.within(member.place.path))
             entry = member.entry
             driver = Driver(log, DriverSettings(policy=entry.policy, compaction=entry.compaction))

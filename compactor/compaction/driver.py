@@ -236,7 +236,7 @@ class Driver:
 
         most: the most compactions to lease. beside: compactions of other tables that the same worker runs.
         """
-        self.waits_for_quiet = False
+        self.waits_for_quiet, self.left_bytes = False, ()
         snapshot = self._log.current()
         if snapshot.table.expires:
             self._log.check_expiry(snapshot)

@@ -156,8 +156,6 @@ class NdjsonBatches(TextBatches[LineBlock]):
             for misfit in misfits:
                 place = rows.line_at(misfit.row)
                 field = self._columns.field_of(misfit.node)
-                if field is None:
-                    self._mix(misfit.node)
                 reason = explained_misfit(misfit, _line(data, place), self._columns.arrays, field)
                 mistakes.setdefault(place, self._error(block, place, reason, misfit.error))
             if mistakes and not self._leaves_out:
@@ -184,7 +182,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
                 self._mix(mistake.node)
             reason = explained(mistake, line, self._columns.arrays, field)
             is_advised = self._mixes is False and not self._leaves_out
-            advice = _advice(field) if is_advised and mistake.problem in _OF_KINDS else ()
+            may_mix = mistake.problem in _OF_KINDS and field is None
+            advice = (", or say ", ON_CONFLICT, " string") if is_advised and may_mix else ()
             mistakes[at] = self._error(block, at, reason, advice=advice)
             if not self._leaves_out:
                 return len(data)
@@ -274,11 +273,6 @@ class JsonBatches(NdjsonBatches):
 
     def _opened(self) -> FileBytes:
         return ItemBytes(self.path, self._place, self._compression, self._options.encoding)
-
-
-def _advice(field: pa.Field | None) -> Sequence[str | Setting]:
-    """Returns what may be done with a value of another kind. field: the table's column that has it."""
-    return (", or say ", ON_CONFLICT, " string" if field is None else " split or string")
 
 
 def _line(data: bytes, place: int) -> bytes:

@@ -131,13 +131,30 @@ def _may_match(unanswered: Sequence[tuple[Pattern, CompactorError]], url: str) -
     return any(pattern.may_match(url) for pattern, _ in unanswered)
 
 
-def has_news(place: Place, known: int) -> bool:
-    """Says whether the log has a version after `known`, or has lost that one, by one listing.
+def has_table(place: Place) -> bool:
+    """Says whether the log has a version, by one listing. Raises `StoreError`."""
+    return next(_versions(place, 0), None) is not None
 
-    A log without it is that of a table which was deleted, and perhaps made anew. Raises `StoreError`.
+
+def newest_etag(place: Place, known: int) -> str | None:
+    """Returns the ETag of a known version's log file if that is the newest; None if there is news.
+
+    A log without it is that of a table which was deleted, and perhaps made anew. Asks by one listing. Raises
+    `StoreError`.
     """
+    versions = _versions(place, max(0, known - 1))
+    first = next(versions, None)
+    if known == 0:
+        return "" if first is None else None
+    is_newest = first is not None and first[0] == known and next(versions, None) is None
+    return first[1] if first is not None and is_newest else None
+
+
+def _versions(place: Place, after: int) -> Iterator[tuple[int, str]]:
+    """Yields the versions in the log after one, with their files' ETags."""
     base = f"{place.path}/" if place.path else ""
-    prefix, start = f"{base}_log/", f"{base}{version_key(max(0, known - 1))}"
-    listed = place.root.list(prefix, start_after=start)
-    versions = [parse_version(info.key[len(base) :]) for info in listed]
-    return [version for version in versions if version] != ([known] if known else [])
+    listed = place.root.list(f"{base}_log/", start_after=f"{base}{version_key(after)}")
+    for info in listed:
+        version = parse_version(info.key[len(base) :])
+        if version is not None:
+            yield version, info.etag

@@ -17,7 +17,7 @@ from compactor.compaction.worker import Turn
 from compactor.errors import CompactorError, ConfigError
 from compactor.fleet.agenda import Agenda, OpenJob, retention_ms
 from compactor.fleet.chores import Runner, ThreadRunner
-from compactor.fleet.finding import has_news
+from compactor.fleet.finding import newest_etag
 from compactor.fleet.member import Member
 from compactor.fleet.pacing import poll_seconds
 from compactor.fleet.roster import Roster, Source
@@ -249,7 +249,7 @@ class Fleet(Silent):
             self._told.joined(member.url, member.entry.at)
         if latest.version != member.version:
             member.changed_ms = now if member.is_read else min(now, latest.committed_unix_ms)
-            member.version = latest.version
+            member.version, member.etag = latest.version, None
             try:
                 member.debt = debt_of(latest, driver.policy_for(latest)).score
             except ConfigError:
@@ -280,9 +280,11 @@ class Fleet(Silent):
 
 def _news_of(member: Member) -> bool | CompactorError:
     try:
-        return has_news(member.place, member.version)
+        etag = newest_etag(member.place, member.version)
     except CompactorError as error:
         return error
+    known, member.etag = member.etag, etag
+    return etag is None or known not in (None, etag)
 
 
 def _is_ready(member: Member, now: int) -> bool:

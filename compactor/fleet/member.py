@@ -24,6 +24,8 @@ class Member(Struct, kw_only=True):
     driver: Driver | None = None
     version: int = 0
     """The version that was looked at last; 0 without a table."""
+    etag: str | None = None
+    """Of that version's log file; None if it was not listed since."""
     is_read: bool = False
     has_left: bool = False
     """Whether it is no longer found, or no entry matches it any more."""

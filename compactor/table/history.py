@@ -38,12 +38,14 @@ from compactor.errors import (
 from compactor.stores.base import ObjectInfo, ReadOnlyStore
 from compactor.table.checkpoint import read_checkpoint
 from compactor.table.object_names import (
+    ASIDE_PREFIX,
     CHECKPOINT_PREFIX,
     LAST_VERSION,
     LOG_PREFIX,
     checkpoint_key,
     parse_checkpoint,
     parse_floor,
+    parse_given_up,
     parse_version,
     version_key,
 )
@@ -74,6 +76,8 @@ class LoadedSnapshot(Struct, frozen=True):
     """The checkpoint that it began with; None if it went on from a snapshot known before."""
     changed: int = 0
     """Fragments added and removed by the versions read after that."""
+    etag: str = ""
+    """Of the log file of the snapshot's version; empty if it was not listed."""
 
 
 class Marks(Struct, frozen=True):
@@ -135,6 +139,8 @@ class History:
         self._store = store
         self._readers = readers
         self._strays: set[tuple[int, str]] = set()
+        self._seen = (0, "")
+        """The newest version that was read, and the ETag of its log file; another one is another table's."""
         """Numbers and ETags of log files beyond a gap that were read and belong to another table."""
         self._recent: tuple[tuple[bytes, Version], ...] = ()
         """The log files last written or read, and what they say: a commit reads its own and one before."""
@@ -162,11 +168,14 @@ class History:
                 start, lost = Snapshot.empty(), gap.lost
                 continue
             newest = loaded.snapshot
-            if newest.table_id == known.table_id and newest.version < known.version:
+            is_behind = newest.table_id == known.table_id and newest.version < known.version
+            if is_behind and self.given_up() < known.version:
                 raise DataError(
                     f"{self._store.url}/{version_key(known.version)}: this version was read before, and "
-                    "now the log ends before it: restore its file from a backup"
+                    "now the log ends before it: restore its file from a backup, or give it up by "
+                    "`compactor repair --end-at`"
                 )
+            self._seen = newest.version, loaded.etag
             return loaded
         raise lost
 
@@ -284,6 +293,11 @@ class History:
                     return version.number
         return 0
 
+    def given_up(self) -> int:
+        """Returns the last version that a repair has given up; 0 if there is none."""
+        names = (info.key for info in self._store.list(ASIDE_PREFIX))
+        return max((parse_given_up(name) or 0 for name in names), default=0)
+
     def marks(self) -> Marks:
         """Lists the checkpoints and floors."""
         checkpoints, floors = [], []
@@ -375,9 +389,12 @@ class History:
         listed = self._files_from(known.version)
         if listed.end < known.version:  # removed, though the newest version never is
             raise _GapError(self._removed_meanwhile(known.version))
+        etag = listed.found[0][1]
+        if self._seen[0] == known.version and self._seen[1] not in ("", etag):
+            raise _GapError(self._removed_meanwhile(known.version))
         files = _LogFiles(known.version + 1, listed.found[1:])
         if files.end == known.version and self._strays.issuperset(files.beyond):
-            return LoadedSnapshot(known)
+            return LoadedSnapshot(known, etag=etag)
         loaded = self._followed(known, files, [])
         if loaded is None:
             raise _GapError(self._removed_meanwhile(known.version))
@@ -422,7 +439,8 @@ class History:
         if (start.version or files.end) and not self.still_has(start):
             return None
         self._strays.update(files.beyond)
-        return LoadedSnapshot(snapshot, None, changed)
+        etag = dict(files.found).get(snapshot.version, "")
+        return LoadedSnapshot(snapshot, changed=changed, etag=etag)
 
     def _check_nothing_lost(
         self, snapshot: Snapshot, beyond: Sequence[tuple[int, str]], damaged: list[DataError]

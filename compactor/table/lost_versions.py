@@ -13,11 +13,9 @@ from compactor.errors import DataError
 from compactor.stores.base import ReadOnlyStore
 from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.object_names import (
-    ASIDE_PREFIX,
     DATA_PREFIX,
     base_version,
     names_from,
-    parse_given_up,
     version_key,
 )
 from compactor.table.snapshot import Snapshot
@@ -61,8 +59,7 @@ def lost_version(store: ReadOnlyStore, history: History, newest: Snapshot) -> Lo
     found = last_base(store, newest.version)
     if found is None:
         return None
-    given_up = (parse_given_up(info.key) or 0 for info in store.list(ASIDE_PREFIX))
-    if max(given_up, default=0) >= found.number:
+    if history.given_up() >= found.number:
         return None
     # Others may have committed versions since the newest was read, and begun attempts on these.
     if history.newest(newest).snapshot.version >= found.number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from msgspec import Struct
 
 from compactor import (
     CompactionSettings,
@@ -257,7 +257,8 @@ def test_options_take_lists_for_tuples_texts_for_kinds_and_scalars_of_numpy(tmp_
 
 
 def test_rows_that_are_a_dataclass_are_left_as_they_are(tmp_path: Path) -> None:
-    class Rows(Struct):
+    @dataclass
+    class Rows:
         batches: list[pa.RecordBatch]
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:

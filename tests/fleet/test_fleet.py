@@ -17,6 +17,7 @@ from compactor.fleet.config import Entry, RetentionRules, VacuumRules
 from compactor.fleet.state import State
 from compactor.fleet.times import Window, is_within
 from compactor.stores.base import Folder, ObjectInfo
+from compactor.table.commit_log import CommitLog
 from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Time
 
 EAGER = (("level0_trigger_runs", 2),)
@@ -83,16 +84,37 @@ def test_a_table_belongs_to_the_first_entry_that_matches_and_has_its_settings(
     }  # fmt: skip
 
 
+def remade(folder: MemoryFolder, path: str, appends: int) -> None:
+    """Deletes a table, and makes another in its place."""
+    fill(folder, "new", appends)
+    folder.tables[path].objects.clear()
+    folder.tables[path].objects.update(folder.tables.pop("new").objects)
+
+
 def test_a_table_that_was_deleted_and_made_anew_is_compacted_again(folder: MemoryFolder) -> None:
     fill(folder, "a")
     fleet = MemoryFleet(folder, Settled(ALL))
     fleet.run(30)
-    fill(folder, "b")
-    folder.tables["a"].objects.clear()
-    folder.tables["a"].objects.update(folder.tables.pop("b").objects)
-    assert folder.fragments("a") == DUE
+    version = CommitLog(folder.tables["a"]).current().version
+    assert version > DUE
+    for appends in (DUE, version):  # as many versions, too
+        remade(folder, "a", appends)
+        fleet.run(300)
+        assert folder.fragments("a") == 1
+
+
+def test_a_table_that_was_deleted_while_it_waited_keeps_no_other_waiting(
+    folder: MemoryFolder,
+) -> None:
+    gone = Entry(at="memory://lake/[z]", properties=EAGER)
+    for path in ("z", "x1", "x2", "x3"):
+        fill(folder, path)
+    others = Entry(at="memory://lake/x*", properties=EAGER)
+    fleet = MemoryFleet(folder, Settled(gone, others), merge_seconds=20)
+    fleet.run(1)
+    folder.tables["z"].objects.clear()
     fleet.run(300)
-    assert folder.fragments("a") == 1
+    assert [folder.fragments(path) for path in ("x1", "x2", "x3")] == [1, 1, 1]
 
 
 def test_folders_without_a_log_are_no_tables(folder: MemoryFolder) -> None:

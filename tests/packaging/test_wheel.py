@@ -100,7 +100,8 @@ def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Bui
     assert built.sdist.name == f"lsm_compactor-{version}.tar.gz"
     names = built.wheel_names
     assert names >= NEEDED
-    modules = {path.stem for path in (ROOT / "format/lsm_fragment/native").rglob("*.pyx")}
+    native = (ROOT / "format/lsm_fragment/native").rglob("*.pyx")
+    modules = {"_cython", *(path.stem for path in native)}
     compiled = {PurePath(name).name.partition(".")[0] for name in names if name.endswith(".so")}
     assert compiled == modules
     tops = {name.partition("/")[0] for name in names}
@@ -108,6 +109,7 @@ def test_the_sdist_and_the_wheel_have_what_is_needed_and_nothing_else(built: Bui
     assert {f"{p.relative_to(ROOT)}" for p in (ROOT / "compactor").rglob("*.py")} <= names
     with tarfile.open(built.sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert not [name for name in inside if name.endswith((".c", ".so"))]
     loops = ROOT / "format/lsm_fragment/native"
     sources = [
         path for ending in ("py", "pyi", "pyx", "pxd") for path in loops.rglob(f"*.{ending}")

@@ -474,12 +474,13 @@ def test_a_number_column_and_a_file_of_several_kinds_follow_what_was_asked_for(
     tmp_path: Path, on_conflict: OnConflict
 ) -> None:
     store = LocalStore(tmp_path / "t")
-    add(store, pa.table({"k": [1], "v": [5]}))
+    add(store, pa.table({"k": [1], "v": [5], "t": ["a"]}))
     path = tmp_path / "a.ndjson"
-    path.write_text('{"k":2,"v":6}\n{"k":3,"v":"x"}\n')
+    path.write_text('{"k":2,"v":6,"t":1}\n{"k":3,"v":"x","t":"b"}\n')
     log = CommitLog(store)
     ingest_file(store, log, str(path), None, IngestOptions(on_conflict=on_conflict))
     rows = rows_at(store, log.current())
     column = "v_text" if on_conflict is OnConflict.SPLIT else "v"
     assert [row[column] for row in rows][1:] == ["6", "x"]
+    assert [row["t"] for row in rows] == ["a", "1", "b"]
     assert rows[0]["v"] == (5 if on_conflict is OnConflict.SPLIT else "5")

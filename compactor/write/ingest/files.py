@@ -366,15 +366,16 @@ def _open_for(
             leaves_out_bad_rows=max_bad_rows is not None,
         ) as file:
             conflicts = conflicting(known, file.schema, fixed_shown(table))
-        if not conflicts:
-            # Values of several kinds are text as well.
-            return leaving_out(known, text_holds_all=True)
     # Columns of another kind cannot be read as the table's type; those of the same kind may.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
-        return open_as(pa.schema([f for f in known if f.name not in other_kind]))
+        return open_as(
+            pa.schema([f for f in known if f.name not in other_kind]), text_holds_all=True
+        )
     except InputError:
-        return leaving_out(pa.schema([f for f in known if f.name not in dict(conflicts)]))
+        return leaving_out(
+            pa.schema([f for f in known if f.name not in dict(conflicts)]), text_holds_all=True
+        )
 
 
 def ingest_batches(

@@ -110,7 +110,8 @@ class IngestSettings(Settings):
     on_conflict: OnConflict = Field(
         default=_DEFAULTS.on_conflict,
         description="If a column's values do not fit the table's type: refuse the rows, make the table's "
-        "column text, or add the values as another column.",
+        "column text, or add the values as another column. With the last two, a JSON field with values of "
+        "several kinds is text.",
     )
     skip_index: Annotated[
         tuple[tuple[str, SkipKind], ...], _pairs(SkipKind, "kind"), Written("COLUMN:KIND")
