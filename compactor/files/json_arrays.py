@@ -66,7 +66,7 @@ class JsonArrays:
         fields that are text: strings as they are, values of other kinds as the file has them.
         text_holds_all: whether declared fields of text take values of other kinds so, too.
         """
-        self._text_form = Form.AS_TEXT if text_holds_all else Form.GIVEN
+        self._text_holds_all = text_holds_all
         self.mixed = frozenset(mixed)
         self.rows = JsonRows(MAX_COLUMNS, MAX_CELLS, MAX_NESTING, wanted, mixed)
         self.misfits: list[Misfit] = []
@@ -170,7 +170,7 @@ class JsonArrays:
         is_json = isinstance(dtype, pa.JsonType) and not is_in_list
         stored = storage_type(dtype)
         form, allowed, traits = _form_of(stored)
-        if self._text_form == Form.AS_TEXT and (pt.is_string(stored) or pt.is_large_string(stored)):
+        if self._text_holds_all and (pt.is_string(stored) or pt.is_large_string(stored)):
             form, allowed, traits = Form.AS_TEXT, _ALL_TRAITS, Trait.IS_TEXT
         node = self.rows.declare(parent, name, Form.AS_JSON if is_json else form, allowed, traits)
         if is_json or form == Form.DECIMAL:

@@ -178,12 +178,12 @@ class NdjsonBatches(TextBatches[LineBlock]):
                 return at
             mistake, line = Mistake(*found), _line(data, at)
             field = self._columns.field_of(mistake.node)
-            if mistake.problem in _OF_KINDS and field is None:
+            may_mix = mistake.problem in _OF_KINDS and field is None
+            if may_mix:
                 self._mix(mistake.node)
             reason = explained(mistake, line, self._columns.arrays, field)
-            is_advised = self._mixes is False and not self._leaves_out
-            may_mix = mistake.problem in _OF_KINDS and field is None
-            advice = (", or say ", ON_CONFLICT, " string") if is_advised and may_mix else ()
+            is_advised = may_mix and self._mixes is False and not self._leaves_out
+            advice = (", or say ", ON_CONFLICT, " string") if is_advised else ()
             mistakes[at] = self._error(block, at, reason, advice=advice)
             if not self._leaves_out:
                 return len(data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -142,12 +143,10 @@ def newest_etag(place: Place, known: int) -> str | None:
     A log without it is that of a table which was deleted, and perhaps made anew. Asks by one listing. Raises
     `StoreError`.
     """
-    versions = _versions(place, max(0, known - 1))
-    first = next(versions, None)
     if known == 0:
-        return "" if first is None else None
-    is_newest = first is not None and first[0] == known and next(versions, None) is None
-    return first[1] if first is not None and is_newest else None
+        return None if has_table(place) else ""
+    versions = list(islice(_versions(place, known - 1), 2))
+    return versions[0][1] if [number for number, _ in versions] == [known] else None
 
 
 def _versions(place: Place, after: int) -> Iterator[tuple[int, str]]:

@@ -373,6 +373,8 @@ def _open_for(
             pa.schema([f for f in known if f.name not in other_kind]), text_holds_all=True
         )
     except InputError:
+        if not conflicts and max_bad_rows is None:
+            raise  # the next attempt would be the same
         return leaving_out(
             pa.schema([f for f in known if f.name not in dict(conflicts)]), text_holds_all=True
         )
