@@ -57,6 +57,7 @@ quotes, and double a quote in it: --sort-by '"a,b":desc,c'.
 --row-policy: append keeps all rows. last and first keep one row of equal --sort-by, the newest or oldest by
 --sequence and ingestion. partial-update keeps the newest non-null value of each column. aggregate combines
 each column by its function: sum count min max last first bool_or bool_and list set.
+--overwrite: `compactor delete TABLE --where CONDITION --dry-run` counts the rows that it would replace.
 Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. Rows need not be sorted."""
 
 

@@ -133,21 +133,24 @@ def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetada
     """Returns the earlier metadata, with columns that were dropped since and did not exist then.
 
     A writer that began before they were dropped may still have their values, which must stay unread.
-    Properties stay as they are, and so does the retention: they say how the table is worked on, not what is
-    in it, and rows of windows that now are kept must not expire by an earlier retention.
+    Settings stay as they are.
     """
-    windows = target.windows
-    if windows is not None and latest.windows is not None:
-        windows = dataclasses.replace(windows, retention_seconds=latest.windows.retention_seconds)
     gone = (name for name in latest.retired if name not in target.schema.names)
     retired = dict.fromkeys((*target.retired, *gone))
-    return replace(
-        target,
-        windows=windows,
-        retired=tuple(retired),
-        redacted=latest.redacted,
-        properties=latest.properties,
-    )
+    again = replace(target, retired=tuple(retired), redacted=latest.redacted)
+    return _with_settings_of(latest, again)
+
+
+def _with_settings_of(latest: TableMetadata, table: TableMetadata) -> TableMetadata:
+    """Returns metadata with the properties and the retention of others.
+
+    They say how the table is worked on, not what is in it, and rows of windows that now are kept must not
+    expire by an earlier retention.
+    """
+    windows = table.windows
+    if windows is not None and latest.windows is not None:
+        windows = dataclasses.replace(windows, retention_seconds=latest.windows.retention_seconds)
+    return replace(table, windows=windows, properties=latest.properties)
 
 
 def _rows(snapshot: Snapshot) -> int:
@@ -159,8 +162,13 @@ def _rows(snapshot: Snapshot) -> int:
 
 def _check_same_rows(log: CommitLog, begun: Snapshot, latest: Snapshot) -> None:
     """Raises `CommitConflictError` if rows or columns were changed after the restore had begun."""
+    table = begun.table
     for version in log.history.versions_after(begun, latest.version):
-        operation = version.changes.operation
+        operation, metadata = version.changes.operation, version.changes.metadata
+        before, table = table, metadata or table
+        is_of_settings = metadata is not None and metadata == _with_settings_of(metadata, before)
+        if operation is Operation.ALTER and is_of_settings:
+            continue  # a restore leaves them as they are
         if operation in _CHANGES_ROWS:
             raise CommitConflictError(
                 f"{log.store.url}: version {version.number} ({operation}) was committed after the restore "

@@ -261,6 +261,19 @@ def test_compactions_that_come_meanwhile_are_no_conflict(store: MemoryStore) -> 
     assert is_the_same(CommitLog(store).current(), at(store, 2))
 
 
+def test_properties_that_others_set_meanwhile_are_no_conflict_and_stay(store: MemoryStore) -> None:
+    filled(store)
+    other = open_table(store)
+    slow = MemoryStore(store.objects)
+    stall = Stall(lambda: other.alter(properties={"slow_runs": 30}))
+    slow.faults.add(stall, at=calls("list", prefix="data/").first())
+    log = CommitLog(slow)
+    assert restore_version(log, log.at(2)).version == 5
+    newest = CommitLog(store).current()
+    assert dict(newest.properties) == {"slow_runs": 30}
+    assert keys_in(open_table(store)) == list(range(20))
+
+
 def test_a_deletion_that_a_restore_overtakes_searches_again(store: MemoryStore) -> None:
     table = filled(store)
     table.delete("k < 5")
