@@ -217,13 +217,14 @@ class CrashLoop:
 
     def _read_changes(self, point: Point | str | None) -> None:
         """Reads on from where the reader ended. Its tag moves only once all that it read is written."""
-        newest = self._newest().latest.version
-        since = self._state.tags.get(_READER)
+        latest = self._newest().latest
+        newest, since = latest.version, self._state.tags.get(_READER)
         path = self._folder / "changes.parquet"
         path.unlink(missing_ok=True)
         arguments = ["changes", self._url, "--reader", _READER, "-o", str(path)]
         if since is None:
-            since = min(self._kept(self._newest().latest))
+            # A tag keeps its own version, and not those that follow.
+            since = min(version for version in self._kept(latest) if version >= latest.oldest)
             arguments += ["--since", str(since)]
         is_new = _READER not in self._state.tags
         moves = is_new or newest - since > 1
