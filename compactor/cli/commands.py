@@ -53,7 +53,7 @@ COMMANDS: Final = {
     "undo": Place("lineage", "Put the inputs of a compaction in the place of its outputs."),
     "untag": Place("lineage", "End a tag."),
     "update": Place("update", "Give columns of the rows that match a condition new values."),
-    "vacuum": Place("maintain", "Remove the files that no retained version needs."),
+    "vacuum": Place("vacuum", "Remove the files that no retained version needs."),
     "verify": Place("look", "Read all of a table and check it."),
     "wait": Place("wait", "Wait until what came in is compacted."),
     "watch": Place("watch", "Keep tables compacted until stopped."),

@@ -19,6 +19,8 @@ from compactor.fleet.state import TableState
 from compactor.lakes.open import open_publisher
 from compactor.lakes.publish_report import PublishReport
 from compactor.resources.cores import usable_cores
+from compactor.settings.compaction import CompactionSettings
+from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.telemetry.events import Event, Events
@@ -29,14 +31,18 @@ _ENDED = {Chore.VACUUM: "vacuumed", Chore.PUBLISH: "published"}
 class Opening:
     """Opens the tables of a fleet for the worker, and for chores."""
 
-    def __init__(self, told: Telemetry, lease_seconds: float) -> None:
+    def __init__(self, told: Telemetry, lease_seconds: float, settings: CompactionSettings) -> None:
+        """settings: those of this process, which count for all tables."""
         self._told = told
         self._lease_seconds = lease_seconds
+        self._settings = settings
 
     def driver(self, member: Member) -> Driver:
         entry = member.entry
         settings = DriverSettings(
-            policy=entry.policy, compaction=entry.compaction, lease_seconds=self._lease_seconds
+            policy=entry.policy,
+            compaction=tuned(self._settings, entry.properties),
+            lease_seconds=self._lease_seconds,
         )
         driver = Driver(self._told.log_of(member.place.root.within(member.place.path)), settings)
         if not member.is_read:

@@ -1,89 +1,16 @@
-"""Implements `vacuum`, `repair`, `quarantine`, `release` and `drop-fragment`."""
+"""Implements `repair`, `quarantine`, `release` and `drop-fragment`."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from compactor.cli.output import echo_json, echo_line, human_bytes
-from compactor.cli.properties import say_overrides
-from compactor.cli.setting_options import chosen, setting_options
-from compactor.cli.tables import address_of, open_log, open_table
-from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
+from compactor.cli.output import echo_json, echo_line
+from compactor.cli.tables import open_log, open_table
+from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
 from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
-from compactor.settings.vacuum import VacuumSettings
 from compactor.table.repair import Meaning, RepairReport, repair
-from compactor.table.vacuum import VacuumReport, vacuum
-from compactor.telemetry.metrics import mapping
-
-_VACUUM_EPILOG = """\b
-Examples:
-  compactor vacuum ./logs --dry-run
-  compactor vacuum s3://bucket/logs --retain 7d
-  compactor vacuum ./logs --grace 0 --retain 0        only without other programs at work; irrevocable
-
-Before it removes anything, vacuum reads the whole log and compares it with the checkpoints. If they differ,
-or a log file is missing, it removes nothing; `compactor repair` shows the reason.
-
-An ingest or compaction that began longer ago than --grace can no longer commit: it fails with an error and
-loses only its work. Vacuum is safe beside all other work, at any time, and can be repeated."""
-
-
-@click.command("vacuum", epilog=_VACUUM_EPILOG)
-@click.argument("table")
-@setting_options(VacuumSettings)
-@log_options
-@metrics_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-def vacuum_command(table: str, as_json: bool, targets: MetricsTargets, **options: Any) -> None:
-    """Remove objects that no retained version of TABLE needs.
-
-    These are fragments that were compacted or never committed, unfinished uploads, and log files that a
-    checkpoint replaces.
-
-    Options override the properties of TABLE, which override the defaults below (`compactor alter --set`).
-    """
-    with telemetry("vacuum", address_of(table), targets) as told:
-        log = told.open_log(table)
-        settings = chosen(VacuumSettings, options)
-        report = vacuum(log, settings)
-        say_overrides(log.latest.properties, settings)
-        told.record(lambda label: mapping.of_vacuum(label, report), log.store.url)
-    if as_json:
-        echo_json(report.to_json())
-        return
-    _print_vacuum(report)
-
-
-def _print_vacuum(report: VacuumReport) -> None:
-    done = "would be removed" if report.dry_run else "removed"
-    click.echo(
-        f"{counted(report.fragments, 'fragment')} of {human_bytes(report.fragment_bytes)}, "
-        f"{counted(report.log_files, 'log file')}, {counted(report.checkpoints, 'checkpoint')}, "
-        f"{counted(report.unfinished_uploads, 'unfinished upload')} {done}; "
-        f"versions from {report.oldest_version} to {report.version} can be read"
-    )
-    if report.waiting_fragments:
-        click.echo(
-            f"{counted(report.waiting_fragments, 'fragment')} of no version stayed, being younger "
-            "than --grace: "
-            "attempts may still commit them"
-        )
-    if report.damaged_checkpoints:
-        click.echo(
-            f"{counted(report.damaged_checkpoints, 'checkpoint is', 'checkpoints are')} damaged; "
-            "an older one and the log after it were "
-            "kept: `compactor repair` puts them aside"
-        )
-    if report.strays:
-        click.echo(
-            f"{counted(report.strays, 'log file does', 'log files do')} not belong to the table: "
-            "`compactor repair` puts them aside"
-        )
-
 
 _REPAIR_EPILOG = """\b
 Examples:

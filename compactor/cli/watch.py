@@ -68,7 +68,7 @@ other workers can take over at once. Either way the exit code is 0, and nothing 
 @click.option("--config", metavar="FILE",
               help="Watch the tables that this file names by patterns, with settings and schedules of "
               "each; it is read again when it changes. It takes the place of TABLEs and of their "
-              "settings.")  # fmt: skip
+              "properties.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="With --config: check the file, show its tables and what "
               "is due, and change nothing.")  # fmt: skip
 @click.option("--poll", "poll_seconds", type=duration_seconds, metavar="DURATION",
@@ -117,7 +117,7 @@ def watch_command(
     Options override the properties of a table, which override the defaults below (`compactor alter --set`).
     """
     policy, settings = chosen(Policy, options), chosen(CompactionSettings, options)
-    given = [*policy.model_fields_set, *settings.model_fields_set]
+    given = [*policy.model_fields_set, *settings.model_fields_set - settings.of_run]
     given += [] if poll_seconds is None else ["poll"]
     given += [] if destination is None else ["publish"]
     _check_kind(tables, config, given, dry_run=dry_run)
@@ -153,7 +153,7 @@ def watch_command(
 
             teller = FleetTeller(events, told)
             documents["/tables"] = teller.tables
-            fleet = open_fleet(config, Opening(told, lease_seconds(master)), teller)
+            fleet = open_fleet(config, Opening(told, lease_seconds(master), settings), teller)
             if (engine := _opened_engine(master, max_tasks, events)) is None:
                 return
             health.started()

@@ -1,4 +1,4 @@
-"""`watch --config` as a user meets it: the check of a file, and what is refused."""
+"""`watch --config` and `vacuum --config` as a user meets them: the check of a file, and what is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ import pyarrow as pa
 import pytest
 
 from compactor import Table
+from compactor.cli.fleet import Opening
+from compactor.cli.output import human_bytes
+from compactor.cli.telemetry import Telemetry
+from compactor.fleet.config import load_fleet
+from compactor.fleet.finding import found, patterns_of
+from compactor.fleet.member import Member
+from compactor.settings.compaction import CompactionSettings
 from tests.cli.test_cli import Cli, cli
 from tests.support.wording import says
 
@@ -95,3 +102,66 @@ def test_a_mistake_in_the_file_ends_the_command_before_anything_begins(
     file.write_text(FLEET.replace("priority", "prio"))
     cli.fails(2, "watch", "--config", file, "--master", "in-process")
     assert "fleet.yaml, line 3: " in cli.err
+
+
+def test_a_vacuum_of_a_fleet_does_each_table_by_its_settings(cli: Cli, file: Path) -> None:
+    lake = file.parent / "lake"
+    for name in ("a", "b"):
+        Table.open(str(lake / name)).overwrite(pa.table({"k": [2]}))
+    file.write_text(
+        f"tables:\n  - at: lake/a\n    settings: {{retain_seconds: 0, grace_seconds: 0}}\n  - at: {lake}/*\n"
+        "  - at: not-there-yet\n"
+    )
+    said = cli("vacuum", "--config", file, "--dry-run").splitlines()
+    assert said == [
+        f"{lake}/a: 1 fragment of {_bytes_of(lake / 'a', 1)}, 0 log files, 0 checkpoints, "
+        "0 unfinished uploads would be removed; versions from 2 to 2 can be read",
+        f"{lake}/b: 0 fragments of 0 bytes, 0 log files, 0 checkpoints, 0 unfinished uploads would be "
+        "removed; versions from 1 to 3 can be read",
+    ]
+    done = json.loads(cli("vacuum", "--config", file, "--json"))
+    assert [(table["table"], table["fragments"]) for table in done["tables"]] == [
+        (f"{lake}/a", 1),
+        (f"{lake}/b", 0),
+    ]
+    assert done["failures"] == []
+    assert pa.table(Table.open(str(lake / "a"))).column("k").to_pylist() == [2]
+
+
+def _bytes_of(table: Path, version: int) -> str:
+    [entry] = Table.open(str(table), version=version).fragments().to_pylist()
+    return human_bytes(entry["size_bytes"])
+
+
+def test_a_table_that_cannot_be_vacuumed_keeps_no_other_from_it(cli: Cli, file: Path) -> None:
+    [first, *_] = sorted((file.parent / "lake" / "a" / "_log").glob("0*.json"))
+    first.write_bytes(b"{")
+    metrics = file.parent / "metrics.prom"
+    said = cli("vacuum", "--config", file, "--metrics-textfile", metrics, code=1)
+    assert said.startswith(f"{file.parent}/lake/b: ")
+    warning, error = cli.err.splitlines()
+    assert f"{first}: " in warning
+    assert error.endswith("1 of 2 vacuums failed; each has its reason above")
+    runs = [line for line in metrics.read_text().splitlines() if "_run_success{" in line]
+    assert [line.rpartition("lake/")[2] for line in runs if "lake/" in line] == [
+        'a"} 0.0',
+        'b"} 1.0',
+    ]
+
+
+@pytest.mark.parametrize("words", [[], ["t"], ["--retain", "1d"]])
+def test_a_vacuum_takes_a_table_or_a_file_that_says_all_of_its_settings(
+    cli: Cli, file: Path, words: list[str]
+) -> None:
+    cli.fails(2, "vacuum", *words, *(["--config", file] if words else []))
+
+
+def test_settings_of_the_process_count_for_all_tables_of_a_fleet(file: Path) -> None:
+    places = found(patterns_of(load_fleet(str(file)))).places
+    place, entry = places[str(file.parent / "lake" / "b")]
+    of_process = CompactionSettings(spool_limit_bytes="1GiB", spool_directory=str(file.parent))
+    opening = Opening(Telemetry(None, None), 60.0, of_process)
+    driver = opening.driver(Member(place=place, url=place.url, entry=entry, changed_ms=0))
+    settings = driver.settings_for(driver.log.current())
+    assert (settings.spool_limit_bytes, settings.spool_directory) == (1 << 30, str(file.parent))
+    assert driver.plan(driver.log.latest).specs, "the entry's level0_trigger_runs count"
