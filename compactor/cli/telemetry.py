@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -151,10 +151,13 @@ class Telemetry:
 
 
 @contextmanager
-def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Telemetry]:
+def telemetry(
+    command: str, table: str, targets: MetricsTargets, *, is_fleet: bool = False
+) -> Iterator[Telemetry]:
     """Sets up the telemetry of one run of a command, and publishes metrics when the block ends or raises.
 
-    table: label of the metrics, an address or a pipeline's file.
+    table: label of the metrics, an address or a pipeline's file. is_fleet: it is a file of many tables, each
+    of which has metrics of its own.
     """
     with traces_of_environment() as traces:
         if targets == MetricsTargets():
@@ -185,14 +188,16 @@ def telemetry(command: str, table: str, targets: MetricsTargets) -> Iterator[Tel
                 now_unix_seconds=time.time(),
             )
             told.record(made, table)
-            _publish(registry.apply, registry.prometheus, targets, command, table)
+            # A Pushgateway gives all metrics of a group its labels.
+            group = {"command": command, "fleet" if is_fleet else "table": table}
+            _publish(registry.apply, registry.prometheus, targets, group, table)
 
 
 def _publish(
     apply: Callable[[Iterable[Change]], None],
     registry: Any,
     targets: MetricsTargets,
-    command: str,
+    group: Mapping[str, str],
     table: str,
 ) -> None:
     """Publishes metrics. A failure is only a warning, since the work is done."""
@@ -201,7 +206,6 @@ def _publish(
 
     if targets.push_url:
         try:
-            group = {"command": command, "table": table}
             publish.push(targets.push_url, registry, group, targets.push_password)
         except publish.PushError as error:
             to = publish.shown_url(targets.push_url)

@@ -110,7 +110,7 @@ def _vacuum_fleet(
         failures.append((subject, str(error)))
         warn(message_of(error))
 
-    with telemetry("vacuum", config, targets) as told:
+    with telemetry("vacuum", config, targets, is_fleet=True) as told:
         for pattern, error in unanswered:
             failed(pattern.entry.at, error)
         for url, (place, entry) in sorted(places.items()):

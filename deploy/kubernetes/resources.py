@@ -1,4 +1,4 @@
-"""Computes the resources of pods from their settings: the source of the numbers in the manifests.
+"""Computes the resources of pods from their settings, as the manifests have them.
 
     python -m deploy.kubernetes.resources --memory-limit 1GiB --tasks 4
 
@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import click
+import yaml
 
 from compactor.cli.shared_options import size_bytes
 from compactor.common.counts import counted
@@ -27,19 +29,18 @@ from compactor.settings.compaction import CompactionSettings
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
-WORKER_OVERHEAD_BYTES: Final = 150 * MIB
-"""A bare Python worker process: docs/explanation/memory.md."""
-DRIVER_PYTHON_BYTES: Final = 448 * MIB
-"""The planning process peaks at 436 MB for 1,000 waiting compactions (`make small-jobs`)."""
-JVM_OVERHEAD_BYTES: Final = 384 * MIB
-"""Spark's minimum JVM overhead beside the heap (spark.executor.minMemoryOverhead)."""
-HEAP_BYTES: Final = 512 * MIB
-"""Java heap of driver and executors: only task descriptions pass through the JVM, no rows."""
-STOP_SECONDS: Final = 30
-"""Time from the end of --drain to the end of the process, for releasing leases and stopping Spark."""
-TMP_BYTES: Final = 1 * GIB
-"""Spark's local directories and other files in /tmp: small, because nothing is shuffled."""
-_ROUND_BYTES: Final = 64 * MIB
+_SIZES: Final[dict[str, int]] = yaml.safe_load(
+    (Path(__file__).parent / "chart" / "sizes.yaml").read_text(encoding="utf-8")
+)
+"""What each process needs, with the reasons. The Helm chart computes from the same file."""
+
+WORKER_OVERHEAD_BYTES: Final = _SIZES["workerOverheadMiB"] * MIB
+DRIVER_PYTHON_BYTES: Final = _SIZES["driverPythonMiB"] * MIB
+JVM_OVERHEAD_BYTES: Final = _SIZES["jvmOverheadMiB"] * MIB
+HEAP_BYTES: Final = _SIZES["heapMiB"] * MIB
+TMP_BYTES: Final = _SIZES["tmpMiB"] * MIB
+_ROUND_BYTES: Final = _SIZES["roundMiB"] * MIB
+STOP_SECONDS: Final = _SIZES["stopSeconds"]
 
 TASK_BYTES_PER_SECOND: Final = 35e6
 """Stored bytes compacted per task on one core: docs/explanation/benchmarks.md."""

@@ -159,7 +159,7 @@ def test_a_vacuum_takes_a_table_or_a_file_that_says_all_of_its_settings(
 def test_settings_of_the_process_count_for_all_tables_of_a_fleet(file: Path) -> None:
     places = found(patterns_of(load_fleet(str(file)))).places
     place, entry = places[str(file.parent / "lake" / "b")]
-    of_process = CompactionSettings(spool_limit_bytes="1GiB", spool_directory=str(file.parent))
+    of_process = CompactionSettings(spool_limit_bytes=1 << 30, spool_directory=str(file.parent))
     opening = Opening(Telemetry(None, None), 60.0, of_process)
     driver = opening.driver(Member(place=place, url=place.url, entry=entry, changed_ms=0))
     settings = driver.settings_for(driver.log.current())

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from compactor import Table
 from compactor.cli.main import run
 from compactor.files.staging import StagedFile
 from compactor.stores.local import LocalStore
@@ -187,6 +188,19 @@ def test_entity_merges_tell_their_entities(tmp_path: Path, capfd) -> None:
     kinds = {"read": 2, "merged": 1, "new": 1, "changed": 0, "replaced": 0, "unchanged": 0}
     for kind, count in kinds.items():
         assert sample(said, "entities_total", table=f"{tmp_path}/t", kind=kind) == count
+
+
+def test_metrics_of_a_fleets_vacuum_keep_the_labels_of_their_tables(tmp_path: Path) -> None:
+    Table.create(tmp_path / "lake" / "a", pa.table({"id": [1]}), "id")
+    fleet = tmp_path / "f.yaml"
+    fleet.write_text("tables: [{at: lake/*}]")
+    with gateway() as (app, port):
+        url = f"http://127.0.0.1:{port}"
+        assert run(["vacuum", "--config", str(fleet), "--metrics-push", url]) == 0
+    (push,) = app.pushes
+    assert "table" not in push["path"], "a label of the group would take the place of each table's"
+    table = f"{tmp_path}/lake/a"
+    assert sample(push["samples"], "run_success", table=table, command="vacuum") == 1
 
 
 def test_metrics_are_pushed_into_the_group_of_command_and_table(
