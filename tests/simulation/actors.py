@@ -436,8 +436,9 @@ def delete(world: World, log: CommitLog) -> None:
 
 
 def some_key(world: World) -> int:
-    rows = [row for known in world.auditor.ingest_rows.values() for row in known]
-    return world.random.choice(rows)[0]
+    """A key that was ingested; any one as long as there is none."""
+    keys = [row[0] for known in world.auditor.ingest_rows.values() for row in known]
+    return world.random.choice(keys or range(world.key_space))
 
 
 def find(
