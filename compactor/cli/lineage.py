@@ -68,12 +68,11 @@ def _print_restore(report: RestoreReport, *, dry_run: bool) -> None:
     "undo",
     epilog="""\b
 Examples:
-  compactor undo ./logs 5f0c2a9e --dry-run
+  compactor undo ./logs 5f0c2a9e-0 --dry-run          by a fragment that it wrote, as inspect shows it
   compactor undo ./logs 5f0c2a9e
 
-`inspect --json` shows the id of a compaction as the `run` of its outputs. The inputs must be kept still, the
-outputs live, and what overlaps the inputs must be as it was, or ingested since. Rows deleted since stay
-deleted. Stop workers first, or their next plan compacts the inputs again.""",
+The inputs must be kept still, the outputs live, and what overlaps the inputs must be as it was, or ingested
+since. Rows deleted since stay deleted. Stop workers first, or their next plan compacts the inputs again.""",
 )
 @click.argument("table")
 @click.argument("compaction")

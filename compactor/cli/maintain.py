@@ -57,6 +57,12 @@ def _print_repair(report: RepairReport) -> None:
         echo_line(
             f"what followed version {report.end}, up to version {report.given_up}: {given_up}"
         )
+    if report.unnamed_fragments:
+        echo_line(
+            f"{counted(report.unnamed_fragments, 'fragment')} of base version {report.end} that no version "
+            f"names: a writer is at work or was killed, or version {report.end + 1} was committed and its "
+            "log file has gone"
+        )
     if not report.findings and not report.given_up:
         click.echo(f"nothing is wrong with the log: {_meaning(report.now)}")
         return

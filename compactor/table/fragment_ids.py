@@ -1,5 +1,5 @@
-"""Short ids of fragments for people, such as `62563f83-0`: the beginning of the attempt's id, and the number
-of the fragment."""
+"""Short ids of fragments for people, such as `62563f83-0`: the beginning of the attempt's id, which is that of
+a compaction, and the number of the fragment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from compactor.errors import UsageError
 from compactor.table.object_names import DATA_PREFIX
 
 _KEY: Final = re.compile(r"data/(?:[0-9]{20}-)?([0-9A-Za-z_-]+)-0*([0-9]+)\.frag")
-_SHORT: Final = re.compile(r"([0-9A-Za-z_-]{4,})-0*([0-9]+)")
+_LEAST: Final = 4
+"""Characters of an id that are enough, if they tell it apart."""
+_SHORT: Final = re.compile(rf"([0-9A-Za-z_-]{{{_LEAST},}})-0*([0-9]+)")
 _LENGTHS: Final = (8, 12, 16, 24, 32)
 """Numbers of characters of the attempt's id: the first that tells all fragments apart is used."""
 
@@ -44,6 +46,25 @@ def key_of(keys: Collection[str], name: str) -> str:
             "write more of it"
         )
     return found[0] if found else name
+
+
+def compaction_of(ids: Collection[str], name: str) -> str:
+    """Returns the id of the compaction that a name means: its id, four or more characters of its beginning, or
+    the short id of a fragment that it wrote. Returns a name that means none of them as it is.
+
+    ids: of compactions. Raises `UsageError` if the name means several.
+    """
+    said = _SHORT.fullmatch(name)
+    beginning = name if said is None else said[1]
+    found = sorted({each for each in ids if each.startswith(beginning)})
+    if name in found or len(beginning) < _LEAST or not found:
+        return name
+    if len(found) > 1:
+        raise UsageError(
+            f"{name!r} may mean {len(found)} compactions, {found[0]} and {found[1]} among them: write more of "
+            "it"
+        )
+    return found[0]
 
 
 def _short(key: str, length: int) -> str:

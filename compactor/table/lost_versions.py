@@ -7,6 +7,8 @@ committed or not. A version after which no attempt began leaves no such proof.
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from msgspec import Struct
 
 from compactor.errors import DataError
@@ -15,6 +17,7 @@ from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.object_names import (
     DATA_PREFIX,
     base_version,
+    is_fragment_key,
     names_from,
     version_key,
 )
@@ -49,6 +52,16 @@ def last_base(store: ReadOnlyStore, end: int) -> LostVersion | None:
         if base is not None and end < base <= end + MAX_LOST_VERSIONS:
             found = max(found, (base, info.key))
     return LostVersion(*found, end) if found[0] else None
+
+
+def unnamed_fragments(store: ReadOnlyStore, end: int) -> int:
+    """Returns how many fragments are based on the last version of the log, so that no version names them.
+
+    They prove nothing: an attempt may run or have died, or its version, the newest, may have gone.
+    """
+    keys = (info.key for info in store.list(DATA_PREFIX, start_after=names_from(end)))
+    near = takewhile(lambda key: base_version(key) in (None, end), keys)
+    return sum(is_fragment_key(key) and base_version(key) == end for key in near)
 
 
 def lost_version(store: ReadOnlyStore, history: History, newest: Snapshot) -> LostVersion | None:

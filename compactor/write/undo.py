@@ -23,6 +23,7 @@ from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.deletions import Deleted, write_deletions
 from compactor.table.entry import FragmentEntry, key_range
+from compactor.table.fragment_ids import compaction_of
 from compactor.table.object_names import deletions_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Version
@@ -56,12 +57,14 @@ def undo_compaction(
 ) -> UndoReport:
     """Puts the inputs of a compaction in the place of its outputs, in one commit that ends all leases.
 
-    order_of: makes the row order again, if rows were deleted since.
+    compaction_id: may be shortened, or be the short id of an output. order_of: makes the row order again, if rows were deleted since.
     Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer kept or
     gone, and `RestoreError` if its outputs, or what overlaps its inputs, changed since; what reading the keys
     of inputs raises, if rows were deleted since.
     """
     latest = log.current()
+    runs = {entry.run for entry in latest.fragments.all() if entry.run != entry.key}
+    compaction_id = compaction_of(runs, compaction_id)
     undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids, order_of)
     undo.check_whole()
     return until_current(log, undo.dry_run if dry_run else undo.attempt, "undone")
@@ -183,7 +186,7 @@ def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> Version
             return version
     raise UsageError(
         f"{log.store.url}: no version after {latest.oldest} has committed a compaction {compaction_id!r}; "
-        "`compactor inspect --json` shows ids as the `run` of fragments"
+        "name it by a fragment that it wrote, as `compactor inspect` shows them"
     )
 
 

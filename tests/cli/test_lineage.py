@@ -126,13 +126,16 @@ def test_verify_says_what_happened_since_a_version_or_a_tag(cli: Cli, path: Path
     cli.fails(2, "verify", path, "--version", 1, "--against", 2)
 
 
-def test_a_compaction_is_undone_by_its_id(cli: Cli, path: Path) -> None:
+def test_a_compaction_is_undone_by_its_id_or_a_short_one(cli: Cli, path: Path) -> None:
     cli("compact", path, "--strategy", "full", "--master", "in-process")
     [fragment] = json.loads(cli("inspect", path, "--json"))["fragments"]
-    out = cli("undo", path, fragment["run"], "--dry-run")
-    assert out.startswith(
-        "compaction of version 5: 3 inputs would come back for 1 output; version 5"
-    )
+    short = f"{fragment['run'][:8]}-0"
+    assert short in cli("inspect", path)
+    for name in (fragment["run"], fragment["run"][:8], short):
+        assert cli("undo", path, name, "--dry-run").startswith(
+            "compaction of version 5: 3 inputs would come back for 1 output; version 5"
+        )
+    cli.fails(2, "undo", path, "data")
     report = json.loads(cli("undo", path, fragment["run"], "--json"))
     assert (report["version"], report["fragments_added"], report["dry_run"]) == (6, 3, False)
     assert cli("query", path, "--count") == "6\n"

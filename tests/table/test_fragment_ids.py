@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import UsageError
-from compactor.table.fragment_ids import key_of, short_ids
+from compactor.table.fragment_ids import compaction_of, key_of, short_ids
 from compactor.table.object_names import fragment_key
 from tests.support.wording import refuses
 
@@ -39,3 +39,18 @@ def test_a_beginning_of_four_characters_is_enough_if_one_fragment_has_it() -> No
     assert key_of(keys, "0ef4-2") == "0ef4-2"
     with refuses(UsageError, "'0ef4-0'", "2 fragments"):
         key_of([*keys, fragment_key(3, B, 0)], "0ef4-0")
+
+
+def test_a_compaction_is_meant_by_the_beginning_of_its_id_or_by_a_fragment_that_it_wrote() -> None:
+    ids = ["5f0c2a9e4b1d", "5f0c77777777", "abcd"]
+    assert compaction_of(ids, "5f0c2") == "5f0c2a9e4b1d"
+    assert compaction_of(ids, "5f0c2a9e-3") == "5f0c2a9e4b1d"
+    assert compaction_of(ids, "abcd") == "abcd"
+    assert [compaction_of(ids, name) for name in ("", "abc", "9999", "data")] == [
+        "",
+        "abc",
+        "9999",
+        "data",
+    ]
+    with refuses(UsageError, "5f0c"):
+        compaction_of(ids, "5f0c")
