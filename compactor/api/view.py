@@ -31,7 +31,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
 from compactor.table.describe import fragments_table, history_table, tags_table
 from compactor.table.snapshot import Snapshot
-from compactor.table.tags import Moment
+from compactor.table.tags import Moment, named_in
 from lsm_fragment.keys.sort_schema import ordering
 
 if TYPE_CHECKING:
@@ -243,15 +243,15 @@ class TableView:
         """Returns the rows that came, went and changed after a version, in the schema of the last one.
 
         Compactions in between don't matter. Reads the log, and no rows yet.
-        since: number, tag or time of the version after which changes begin; 0, or a time before the first
-        version, means all changes.
+        since: number, tag or time (also as text, or as a duration before now, such as `15m`) of the version
+        after which changes begin; 0, or a time before the first version, means all changes.
         until: those of the last version; None means the one that is open here.
         columns, where, threads: as in `scan`. A row that begins to satisfy the condition came.
         Raises `VersionNotFoundError` if a vacuum has taken what is needed, and `UsageError` for an unknown
         column, an invalid condition, or an earlier `until`.
         """
-        last = self._snapshot if until is None else self._log.named(until)
-        first = first_of(self._log, since)
+        last = self._snapshot if until is None else self._log.named(self._meant(until))
+        first = first_of(self._log, self._meant(since))
         return Changes(
             self._store,
             (first, last),
@@ -282,6 +282,15 @@ class TableView:
     def tags(self) -> pa.Table:
         """Returns the tags that stand at this version: names, versions, and times of tagging and expiry."""
         return tags_table(self._snapshot)
+
+    def _meant(self, moment: int | str | datetime) -> int | str | datetime:
+        """Returns what a text means; a text that means nothing is taken for a tag."""
+        if not isinstance(moment, str):
+            return moment
+        try:
+            return named_in(moment, {tag.name for tag in self._log.current().tags}, self._log.clock)
+        except ValueError:
+            return moment
 
     def _condition(self, where: str | None) -> Predicate | None:
         return None if where is None else condition_on(self._snapshot.table, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -222,12 +223,12 @@ def _print_snapshot(
     deleted = sum(entry.deleted_rows for entry in entries)
     also = f" and {counted(deleted, 'deleted one')}" if deleted else ""
     pairs = overlapping_pairs(forest(snapshot).values())
-    click.echo(
+    _echo_folded(
         f"{counted(len(entries), 'fragment')}, {counted(sum(e.live_rows for e in entries), 'row')}{also}, "
         f"{human_bytes(stored)} ({human_bytes(raw)} raw), {counted(pairs, 'overlapping pair')}"
     )
     ids = short_ids(snapshot.fragments)
-    _print_state(snapshot, ids, backlog)
+    _print_state(log.store.url, snapshot, ids, backlog)
     click.echo("")
     print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
         [
@@ -246,6 +247,8 @@ def _print_snapshot(
     _print_fragments(shown, snapshot, None if wide else ids)
     if len(shown) < len(ordered):
         click.echo(f"... and {len(ordered) - len(shown)} more (--all shows them)")
+    if level is not None and not listed:
+        echo_line(f"no fragment is at level {level}")
 
 
 def _print_fragments(
@@ -278,7 +281,9 @@ def _print_fragments(
     print_table("fragments", columns, rows)
 
 
-def _print_state(snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | None) -> None:
+def _print_state(
+    url: str, snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | None
+) -> None:
     """ids: the short id of each fragment."""
     debt = debt_of(snapshot, Policy())
     pressure = click.style(debt.pressure, fg=_COLORS[debt.pressure])
@@ -289,18 +294,33 @@ def _print_state(snapshot: Snapshot, ids: Mapping[str, str], backlog: Backlog | 
     )
     if backlog is not None:
         for line in backlog_lines(backlog):
-            echo_line(line)
+            _echo_folded(line)
     if snapshot.totals.lost_rows:
         click.echo(f"{counted(snapshot.totals.lost_rows, 'row')} lost with dropped fragments")
     for item in snapshot.quarantine.values():
-        said = click.style("in quarantine", fg="red")
-        click.echo(f"{said}: {ids.get(item.key, item.key)}: {one_line(item.reason)}")
+        name = ids.get(item.key, item.key)
+        reason = item.reason.replace(f"{url}/{item.key}", name)
+        _echo_folded(f"in quarantine: {name}: {reason}", red="in quarantine")
     for suspect in snapshot.suspects.values():
         if suspect.key not in snapshot.quarantine:
             echo_line(
                 f"abandoned {counted(suspect.abandoned, 'time')} by workers that ended: "
                 f"{ids.get(suspect.key, suspect.key)}"
             )
+
+
+def _echo_folded(text: str, red: str = "") -> None:
+    """Prints a sentence in lines of 80 columns. red: its first words, if they are to be red."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    lines = textwrap.wrap(
+        one_line(text),
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    lines[0] = click.style(red, fg="red") + lines[0].removeprefix(red) if red else lines[0]
+    click.echo("\n".join(lines))
 
 
 def _fragment_json(reader: FragmentReader, *, max_chunks: int | None) -> dict[str, Any]:

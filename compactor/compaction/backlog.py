@@ -12,10 +12,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.common.counts import counted
 from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver
 from compactor.compaction.owner import is_gone, shown_owner
 from compactor.planner.estimate import estimate
+from compactor.planner.held import held_up
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan
 from compactor.planner.spread import Spread, sum_of
@@ -125,7 +127,10 @@ def backlog(
         due_bytes=sum(entry.size_bytes for entry in due.values()),
         waiting_compactions=len(waiting),
         running=running,
-        held_up=tuple(map(str, (*plan.blocked, *plan.refused))),
+        held_up=(
+            *map(str, (*plan.blocked, *plan.refused)),
+            *_quarantined(snapshot, policy, settings, plan, now_unix_ms),
+        ),
         seconds_left=sum_of(left).scaled(1 / max(1, len(running))),
     )
 
@@ -137,6 +142,25 @@ def _due(snapshot: Snapshot, plan: CompactionPlan) -> Mapping[str, FragmentEntry
     keys |= {key for lease in snapshot.leases.values() for key in lease.inputs}
     keys |= plan.held | set(snapshot.quarantine)
     return {key: entry for key, entry in snapshot.fragments.items() if key in keys}
+
+
+def _quarantined(
+    snapshot: Snapshot,
+    policy: Policy,
+    settings: CompactionSettings,
+    plan: CompactionPlan,
+    now_unix_ms: int,
+) -> list[str]:
+    """Returns a line for each step that the plan lacks, since fragments in quarantine belong to it."""
+    if not snapshot.quarantine or plan.blocked:
+        return []
+    unhindered = plan_compactions(replace(snapshot, quarantine={}), policy, settings, now_unix_ms)
+    held = held_up(plan, unhindered, [snapshot.fragments[key] for key in snapshot.quarantine])
+    return [
+        f"{step.reason}: {counted(len(step.quarantined), 'fragment is', 'fragments are')} in quarantine; "
+        "restore and `release` what is damaged or lost, or `drop-fragment` it"
+        for step in held
+    ]
 
 
 def _running(

@@ -6,6 +6,7 @@ specs, trivial moves and expired fragments.
 
 The way through: `plan` makes the trees and asks a strategy, `leveled` (lazy) or `eager`, for specs; `draft`
 tracks the fragments that are taken already, `limits` bounds what one task may merge. `debt` measures the
-backlog, `shape` how a merge will use memory. `estimate` predicts what a compaction will cost: `cost_model` by
-the log, `experience` by what the table's compactions have measured, as a `spread`.
+backlog, `held` finds what a quarantine holds up, `shape` how a merge will use memory. `estimate` predicts
+what a compaction will cost: `cost_model` by the log, `experience` by what the table's compactions have
+measured, as a `spread`.
 """

@@ -2,7 +2,6 @@
 
 `gather` builds the report of a snapshot as the plain values of `data`, with the help of `keyspace` (key
 ranges as rank intervals, drawn as bars in lanes), `history` (amplification and compactions over versions),
-`columns` (bytes and encodings), `templates` and `held` (what quarantine blocks). `charts` draws it with
-Plotly: fragments, history and compaction runs; `page` renders the HTML file around the charts. Only `gather`
-reads from stores.
+`columns` (bytes and encodings) and `templates`. `charts` draws it with Plotly: fragments, history and
+compaction runs; `page` renders the HTML file around the charts. Only `gather` reads from stores.
 """

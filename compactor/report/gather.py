@@ -17,6 +17,7 @@ from compactor.entities.state import State
 from compactor.errors import CompactorError, DataError, OvertakenError, UsageError
 from compactor.planner.debt import debt_of
 from compactor.planner.estimate import estimate
+from compactor.planner.held import HeldStep, held_up
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.report.columns import Advance, columns_of
 from compactor.report.data import (
@@ -32,7 +33,6 @@ from compactor.report.data import (
     TableHistory,
     WaitingFragment,
 )
-from compactor.report.held import HeldStep, held_up
 from compactor.report.history import (
     before_last_compactions,
     committers_of,

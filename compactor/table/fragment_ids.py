@@ -1,5 +1,5 @@
-"""Short ids of fragments for people, such as `62563f83-0`: the beginning of the attempt's id, which is that of
-a compaction, and the number of the fragment."""
+"""Short ids of fragments for people, such as `62563f83-0`: the beginning of the id of the attempt, or of the
+compaction, that wrote it, and the number of the fragment."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def key_of(keys: Collection[str], name: str) -> str:
 
 
 def compaction_of(ids: Collection[str], name: str) -> str:
-    """Returns the id of the compaction that a name means: its id, four or more characters of its beginning, or
-    the short id of a fragment that it wrote. Returns a name that means none of them as it is.
+    """Returns the id of the compaction that a name means: its id, four characters or more of it, or the short
+    id of a fragment that it wrote. Returns a name that means none of them as it is.
 
     ids: of compactions. Raises `UsageError` if the name means several.
     """
@@ -61,8 +61,8 @@ def compaction_of(ids: Collection[str], name: str) -> str:
         return name
     if len(found) > 1:
         raise UsageError(
-            f"{name!r} may mean {len(found)} compactions, {found[0]} and {found[1]} among them: write more of "
-            "it"
+            f"{name!r} may mean {len(found)} compactions, {found[0]} and {found[1]} among them: write more "
+            "of it"
         )
     return found[0]
 

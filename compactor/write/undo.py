@@ -57,7 +57,8 @@ def undo_compaction(
 ) -> UndoReport:
     """Puts the inputs of a compaction in the place of its outputs, in one commit that ends all leases.
 
-    compaction_id: may be shortened, or be the short id of an output. order_of: makes the row order again, if rows were deleted since.
+    compaction_id: may be shortened, or be the short id of an output. order_of: makes the row order again, if
+    rows were deleted since.
     Raises `UsageError` for an unknown compaction, `VersionNotFoundError` if its inputs are no longer kept or
     gone, and `RestoreError` if its outputs, or what overlaps its inputs, changed since; what reading the keys
     of inputs raises, if rows were deleted since.

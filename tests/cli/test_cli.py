@@ -331,7 +331,8 @@ def test_inspect_lists_short_ids_in_80_columns(cli: Cli, table_path: Path) -> No
         assert sum(detail["fragment"].endswith(key) for key in keys) == 1
     assert all(key in cli("inspect", table_path, "--wide") for key in keys)
     assert cli("inspect", table_path, "--level", 0).endswith("\n".join(listed) + "\n")
-    assert not cli("inspect", table_path, "--level", 1).partition("last key\n")[2]
+    below = cli("inspect", table_path, "--level", 1).partition("last key\n")[2]
+    assert below == "no fragment is at level 1\n"
     cli.fails(2, "inspect", table_path, "abcd-7")
     cli.fails(2, "inspect", table_path / keys[0], "abcd-7")
 

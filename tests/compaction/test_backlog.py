@@ -135,3 +135,17 @@ def test_a_table_is_caught_up_after_its_compaction(tmp_path: Path) -> None:
     assert table.backlog().is_caught_up  # two runs of level 0 are no reason by the usual policy
     table.compact(policy=full)
     assert table.backlog(policy=full).is_caught_up
+
+
+def test_a_quarantine_that_parts_neighbours_is_said_to_hold_them_up(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", pa.table({"k": [0]}), "k")
+    for first in range(1, 6):
+        table.append(pa.table({"k": [first]}))
+    Path(table.url, key := table.fragments()["key"][3].as_py()).unlink()
+    table.quarantine([key])
+    backlog = table.backlog()
+    assert backlog.waiting_compactions == 1
+    [line] = backlog.held_up
+    assert line.startswith(
+        "level 0: 6 neighbouring runs of like size: 1 fragment is in quarantine; "
+    )

@@ -345,7 +345,11 @@ def test_changes_go_by_tags_and_times() -> None:
     table.append(ROWS)
     begin = datetime.fromtimestamp(START_S + 1, UTC)
     assert table.changes("start").to_table() == table.changes(1).to_table()
-    assert table.changes(begin).to_table() == table.changes(2).to_table()
+    for moment in (begin, begin.isoformat(), "30s", "2"):
+        assert table.changes(moment).to_table() == table.changes(2).to_table()
+    assert table.changes(0, "30s").to_table() == table.changes(0, 2).to_table()
+    with refuses(VersionNotFoundError, "no tag 'stert'"):
+        table.changes("stert")
 
 
 def test_a_version_that_gave_up_a_damaged_fragment_is_refused() -> None:

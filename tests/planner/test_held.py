@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
+from compactor.planner.held import held_up
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, TrivialMove
-from compactor.report.held import held_up
 from compactor.report.page import page
 from compactor.report.text import window_text
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
