@@ -36,15 +36,15 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
     def frames(
         columns: list[str] | None, predicate: Any, rows: int | None, _batch_rows: int | None
     ) -> Iterator[pl.DataFrame]:
-        where = None if predicate is None else polars_filter.condition_of(predicate, view.schema)
+        # Polars counts the first rows before the predicate: a scan must not leave any of them out.
+        is_pushed = predicate is not None and rows is None
+        where = polars_filter.condition_of(predicate, view.schema) if is_pushed else None
         for batch in pushed(view, columns, where):
             frame = frame_of(batch)
-            if predicate is not None:
-                frame = frame.filter(predicate)
             if rows is not None:
                 frame = frame.head(rows)
                 rows -= len(frame)
-            yield frame
+            yield frame if predicate is None else frame.filter(predicate)
             if rows == 0:
                 return
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compactor import IngestOptions, RowKind, RowPolicy, Table, WriterOptions
@@ -214,6 +214,42 @@ def test_polars_keeps_the_rows_that_it_keeps_of_a_frame(table: Table, condition:
     frame = pl.DataFrame(expected())
     wanted = frame.lazy().filter(filter).select("id").collect()
     assert table.to_polars().filter(filter).select("id").collect().equals(wanted)
+
+
+def _with_step(frame: pl.LazyFrame, step: tuple[str, Any]) -> pl.LazyFrame:
+    match step:
+        case "filter", condition:
+            return frame.filter(with_polars(condition))
+        case "slice", (start, length):
+            return frame.slice(start, length)
+        case method, length:
+            cut: pl.LazyFrame = getattr(frame, method)(length)
+            return cut
+    raise AssertionError(step)
+
+
+_lengths = st.integers(0, ROWS)
+_steps = st.one_of(
+    st.tuples(st.just("filter"), _simple),
+    st.tuples(st.sampled_from(["head", "limit", "tail"]), _lengths),
+    st.tuples(st.just("slice"), st.tuples(st.sampled_from([0, 0, 3, -40]), _lengths)),
+)
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(_steps, min_size=2, max_size=4))
+@example(steps=[("head", 20), ("filter", ("compare", "n", "=", 127))])
+@example(steps=[("slice", (0, 300)), ("filter", ("compare", "ok", "=", False))])
+@example(steps=[("filter", ("compare", "n", "=", 127)), ("limit", 20)])
+def test_polars_cuts_and_filters_in_the_order_that_it_is_told(
+    table: Table, engine: Any, steps: list[tuple[str, Any]]
+) -> None:
+    ours, plain = table.to_polars(), pl.DataFrame(expected()).lazy()
+    for step in steps:
+        ours, plain = _with_step(ours, step), _with_step(plain, step)
+    wanted = plain.select("id").collect()
+    assert ours.select("id").collect(engine=engine).equals(wanted), ours.explain()
 
 
 @settings(max_examples=40, deadline=None)
