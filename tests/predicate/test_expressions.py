@@ -364,6 +364,23 @@ def test_decimals_are_rounded_to_the_nearest_double(text: str) -> None:
     assert found[:3] == [float(number) for number in numbers[:3] if number is not None]
 
 
+@pytest.mark.parametrize("dtype", [pa.float32(), pa.float64()])
+def test_a_float_becomes_the_decimal_that_its_shortest_text_says_or_none(
+    dtype: pa.DataType,
+) -> None:
+    fit = [0.1, -2.0, 99.9, 1e4, -0.0, None]
+    odd = [1.25, 0.05, 99999.95, 1e-9, 1e30, float("nan"), float("inf")]
+    batch = pa.record_batch({"x": pa.array(fit + odd, dtype)})
+    tried = Expression("TRY_CAST(x AS DECIMAL(6, 1))", batch.schema, "node 't'")(batch)
+    assert tried.to_pylist()[: len(fit)] == [v if v is None else Decimal(str(v)) for v in fit]
+    assert tried.null_count == 1 + len(odd)
+    cast = Expression("CAST(x AS DECIMAL(6, 1))", batch.schema, "node 't'")
+    assert cast(batch[: len(fit)]) == tried[: len(fit)]
+    for row in range(len(fit), len(batch)):
+        with pytest.raises(pa.ArrowInvalid):
+            cast(batch[row : row + 1])
+
+
 def test_the_time_of_a_call_is_one_instant() -> None:
     batch = pa.record_batch({"a": [1, 2]})
     before = datetime.now(UTC)

@@ -37,6 +37,10 @@ def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         return _of_texts(array, dtype)
     if pt.is_decimal(dtype) and pt.is_integer(array.type):
         return _whole_decimals(array, dtype)
+    if pt.is_decimal(dtype) and pt.is_floating(array.type):
+        return as_text(array).cast(
+            dtype
+        )  # Arrow's own cast rounds; 0.1 is one tenth in shortest text
     return _cast(array, dtype)
 
 
