@@ -14,12 +14,13 @@ from compactor.common.counts import counted
 from compactor.common.logs import utc_time
 from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
-from compactor.errors import CompactorError, JobError
+from compactor.errors import CompactorError, JobError, UsageError
 from compactor.fleet.agenda import due_of
 from compactor.fleet.config import Entry, FleetConfig, load_fleet
-from compactor.fleet.finding import found, has_table, patterns_of
+from compactor.fleet.finding import Pattern, found, has_table, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
+from compactor.lakes.open import check_apart
 from compactor.settings.properties import properties_text
 from compactor.table.commit_log import CommitLog
 from lsm_fragment.errors import FormatError
@@ -41,11 +42,13 @@ class CheckedTable(Struct, frozen=True, kw_only=True):
 def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None:
     """Reads the file and the tables, writes nothing to them, and prints what it found.
 
-    Raises `ConfigError` for the file, and `JobError` if tables can't be read.
+    Raises `ConfigError` for the file, also for copies that would overlap their table, and `JobError` if
+    tables can't be read.
     """
     config = load_fleet(path)
     now = (clock or SystemClock()).now_unix_ms()
-    places, unanswered = found(patterns_of(config))
+    patterns = patterns_of(config)
+    places, unanswered = found(patterns)
     for _, error in unanswered:
         raise error
     members = [
@@ -60,10 +63,14 @@ def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None
         ]
         for entry in config.entries
     }
+    for member in members:
+        if member.version or not member.entry.is_pattern:
+            _check_copies(config, member)
     if as_json:
         _print_json(config, checked, now)
     else:
-        _print(path, config, checked, now)
+        none = {pattern.entry.at: _none_text(pattern, checked) for pattern in patterns}
+        _print(path, config, checked, none, now)
     failures = [t for tables in checked.values() for t in tables if t.error is not None]
     if failures:
         tables = counted(sum(map(len, checked.values())), "table")
@@ -98,8 +105,34 @@ def _checked(member: Member, now: int, zone: ZoneInfo) -> CheckedTable | None:
     )
 
 
+def _check_copies(config: FleetConfig, member: Member) -> None:
+    """Raises `ConfigError` if a table and its copies would be in each other."""
+    if (rules := member.entry.publish) is None:
+        return
+    try:
+        check_apart(member.url, rules.of_table(member.place.name).to)
+    except UsageError as error:
+        raise config.mistake_in(config.entries.index(member.entry), error) from None
+
+
+def _none_text(pattern: Pattern, checked: dict[str, list[CheckedTable]]) -> str:
+    """Says why an entry has no table; empty for one that has some."""
+    if checked[pattern.entry.at]:
+        return ""
+    owners = {table.table: at for at, tables in checked.items() for table in tables}
+    theirs = [owners[place.url] for place in pattern.places() if place.url in owners]
+    if not theirs:
+        return "no table yet"
+    belong = "table belongs" if len(theirs) == 1 else "tables belong"
+    return f"no table: its {len(theirs)} {belong} to {', '.join(dict.fromkeys(theirs))}"
+
+
 def _print(
-    path: str, config: FleetConfig, checked: dict[str, list[CheckedTable]], now: int
+    path: str,
+    config: FleetConfig,
+    checked: dict[str, list[CheckedTable]],
+    none: dict[str, str],
+    now: int,
 ) -> None:
     tables = sum(map(len, checked.values()))
     entries = counted(len(config.entries), "entry", "entries")
@@ -107,7 +140,7 @@ def _print(
     for entry in config.entries:
         echo_line(f"{entry.at}: {_rules_text(entry, config, now)}")
         if not checked[entry.at]:
-            echo_line("  no table yet")
+            echo_line(f"  {none[entry.at]}")
         for table in checked[entry.at]:
             echo_line(f"  {table.table}: {_table_text(table)}")
 

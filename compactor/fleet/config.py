@@ -180,6 +180,11 @@ class FleetConfig(Struct, frozen=True, kw_only=True):
     report_seconds: float
     """How often a line tells how the fleet is."""
 
+    def mistake_in(self, number: int, error: Exception) -> ConfigError:
+        """Returns the error of an entry that is found later, with its place."""
+        place = f"{self.places[number]}: " if self.places else ""
+        return ConfigError(f"{place}tables[{number}]: {error}")
+
 
 def load_fleet(path: str) -> FleetConfig:
     """Reads a file. Raises `ConfigError` naming file, line and key."""

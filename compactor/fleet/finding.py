@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from compactor.errors import CompactorError, ConfigError, UsageError
+from compactor.errors import CompactorError, UsageError
 from compactor.fleet.config import Entry, FleetConfig
 from compactor.stores.base import Folder
 from compactor.stores.open import open_store
@@ -95,8 +95,7 @@ def patterns_of(config: FleetConfig) -> list[Pattern]:
             if entry.publish is not None:
                 open_store(entry.publish.of_table("table").to)
         except UsageError as error:
-            place = f"{config.places[number]}: " if config.places else ""
-            raise ConfigError(f"{place}tables[{number}]: {error}") from None
+            raise config.mistake_in(number, error) from None
     return patterns
 
 

@@ -31,7 +31,7 @@ def open_publisher(
     it, and for a kind whose package is not installed.
     """
     target = open_store(destination)
-    _check_apart(log.store.url, target.url)
+    check_apart(log.store.url, destination)
     check_names(kind, catalog, name)
     lake = _opened(kind, target, log.current().table_id, catalog, name)
     return Publisher(
@@ -56,8 +56,9 @@ def _opened(
         return IcebergLake(target, table_id, catalog, name)
 
 
-def _check_apart(table: str, destination: str) -> None:
-    """Raises `UsageError` if one address is in the other."""
+def check_apart(table: str, destination: str) -> None:
+    """Raises `UsageError` if one address is in the other. table: as its store says it."""
+    destination = open_store(destination).url
     ours, theirs = f"{table.rstrip('/')}/", f"{destination.rstrip('/')}/"
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise UsageError(

@@ -81,6 +81,41 @@ def test_a_table_that_cannot_be_read_is_shown_and_ends_the_check_with_an_error(
 
 
 @pytest.mark.parametrize(
+    ("at", "to"),
+    [("lake/a", "lake"), ("lake/*", "lake/{table}/copy"), ("lake/[b]", "./lake/{table}")],
+)
+def test_a_dry_run_refuses_copies_in_or_over_their_table(
+    cli: Cli, file: Path, at: str, to: str
+) -> None:
+    file.write_text(f"tables:\n  - at: {at}\n    publish: {{to: '{to}', as: parquet}}\n")
+    cli.fails(2, "watch", "--config", file, "--dry-run")
+    assert "fleet.yaml, line 2: tables[0]: " in cli.err
+    assert ": overlaps the table at " in cli.err
+
+
+def test_a_dry_run_takes_copies_beside_the_tables_that_a_pattern_matches(
+    cli: Cli, file: Path
+) -> None:
+    to = file.parent / "lake/no table/{table}"
+    file.write_text(f"tables:\n  - at: lake/*\n    publish: {{to: '{to}', as: parquet}}\n")
+    assert "2 tables; nothing was changed" in cli("watch", "--config", file, "--dry-run")
+
+
+def test_a_dry_run_says_which_entries_have_the_tables_of_one_that_has_none(
+    cli: Cli, file: Path
+) -> None:
+    lake = file.parent / "lake"
+    entries = ["lake/a", "lake/*", "lake/b", "lake/[ab]", "nothing/*"]
+    file.write_text("".join(["tables:\n", *(f"  - at: {at}\n" for at in entries)]))
+    said = cli("watch", "--config", file, "--dry-run").splitlines()
+    assert [line for line in said if line.startswith("  no table")] == [
+        f"  no table: its 1 table belongs to {lake}/*",
+        f"  no table: its 2 tables belong to {lake}/a, {lake}/*",
+        "  no table yet",
+    ]
+
+
+@pytest.mark.parametrize(
     "words",
     [
         [],
