@@ -56,18 +56,37 @@ class SideKeys:
         return with_columns(batch, columns, self.schema)
 
 
+class Ordered(NamedTuple):
+    """A column of the probe side that is compared with columns of the build side by order."""
+
+    probe: str
+    build: Sequence[str]
+    type: pa.DataType
+    """In which they compare by value."""
+
+
 class JoinKeys:
     """The keys of both sides, bound to their schemas."""
 
     def __init__(
-        self, probe: pa.Schema, build: pa.Schema, on: Sequence[tuple[str, str]], what: str
+        self,
+        probe: pa.Schema,
+        build: pa.Schema,
+        on: Sequence[tuple[str, str]],
+        what: str,
+        ordered: Sequence[Ordered] = (),
     ) -> None:
-        """on: pairs of probe and build columns or expressions. Raises `ConfigError` naming the column."""
+        """on: pairs of probe and build columns or expressions. ordered: follow the keys in each side's names.
+
+        Raises `ConfigError` naming the column.
+        """
         lefts = [_value(left, probe, f"{what}: the probe side", what) for left, _ in on]
         rights = [_value(right, build, f"{what}: the build side", what) for _, right in on]
         types = [_common(*pair, what) for pair in zip(lefts, rights, strict=True)]
-        self.probe = SideKeys(probe, lefts, types)
-        self.build = SideKeys(build, rights, types)
+        points = [(part.probe, part.type) for part in ordered]
+        bounds = [(name, part.type) for part in ordered for name in part.build]
+        self.probe = _side(probe, lefts, types, points)
+        self.build = _side(build, rights, types, bounds)
         self.shared: list[tuple[str, str]] = []
         """Pairs of columns: the result has them once."""
         self.different: dict[str, pa.DataType] = {}
@@ -117,10 +136,24 @@ def free_name(wanted: str, taken: Container[str]) -> str:
     return wanted
 
 
+def _side(
+    schema: pa.Schema,
+    keys: Sequence[_Value],
+    types: Sequence[pa.DataType],
+    ordered: Sequence[tuple[str, pa.DataType]],
+) -> SideKeys:
+    columns = [_column(name, schema) for name, _ in ordered]
+    return SideKeys(schema, [*keys, *columns], [*types, *(dtype for _, dtype in ordered)])
+
+
+def _column(name: str, schema: pa.Schema) -> _Value:
+    dtype = storage_type(schema.field(name).type)
+    return _Value(name, dtype, True, lambda batch: batch.column(name))
+
+
 def _value(text: str, schema: pa.Schema, side: str, what: str) -> _Value:
     if text in schema.names:
-        dtype = storage_type(schema.field(text).type)
-        value = _Value(text, dtype, True, lambda batch: batch.column(text))
+        value = _column(text, schema)
     elif text.isidentifier():
         raise ConfigError(f"{side} has no column {text!r}; it has: {names_text(schema.names)}")
     else:

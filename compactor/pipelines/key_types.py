@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Final
 
 import pyarrow as pa
@@ -34,6 +36,21 @@ def common_key_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if _is_number(one) and _is_number(other):
         return _decimal(one, other)
     return _times(one, other)
+
+
+def common_order_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
+    """Returns a type that holds the values of some storage types; None if they are not comparable."""
+    found: list[pa.DataType] = []
+    for one, other in combinations(types, 2):
+        if (common := common_key_type(one, other)) is None:
+            return None
+        found.append(common)
+    # Times of three units: those of one unit among them are to become what the others do.
+    wide = [dtype for dtype in found if not pt.is_temporal(dtype)] or found or types
+    result: pa.DataType | None = wide[0]
+    for dtype in wide[1:]:
+        result = None if result is None else common_key_type(result, dtype)
+    return result
 
 
 def comparable(column: pa.Array, dtype: pa.DataType) -> pa.Array:

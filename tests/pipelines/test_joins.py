@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.pipelines.nodes import sorted_combine
@@ -160,6 +161,56 @@ def test_inputs_that_are_sorted_are_not_sorted_again(
     joined(tmp_path, {**MERGE, "how": "full"}, tables)
     others = lines_of(tmp_path / "out.ndjson")
     assert sorted(map(str, rows)) == sorted(map(str, others)) and rows != others
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        (pa.int64(), pa.int32(), pa.int16()), (pa.uint64(), pa.int64(), pa.int8()),
+        (pa.int16(), pa.decimal128(14, 2), pa.int16()), (pa.float32(), pa.float64(), pa.float64()),
+        (pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("s")),
+        (pa.timestamp("ns", "UTC"), pa.timestamp("s", "Europe/Berlin"), pa.timestamp("s", "UTC")),
+        (pa.timestamp("us"), pa.timestamp("us"), pa.timestamp("s")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["range", "asof"])
+def test_points_compare_by_value_with_bounds_of_other_widths_and_units(
+    method: str, types: tuple[pa.DataType, ...], tmp_path: Path
+) -> None:
+    """A timestamp is a number of seconds here."""
+
+    def numbers(dtype: pa.DataType, *values: int | None) -> pa.Array:
+        column = pa.array(values, pa.int32())
+        if not pa.types.is_timestamp(dtype):
+            return column.cast(dtype)
+        return column.cast(pa.int64()).cast(pa.timestamp("s", dtype.tz)).cast(dtype)
+
+    of_point, of_begin, of_end = types
+    tables = {
+        "a": pa.table({"p": numbers(of_point, 6, 1, 4, None, 9), "n": range(5)}),
+        "b": pa.table(
+            {"lo": numbers(of_begin, 5, 2, 4), "hi": numbers(of_end, 7, 5, None), "m": range(3)}
+        ),
+    }
+    combine: dict[str, Any] = {"probe": "a", "build": "b", "method": method, "how": "left"}
+    is_range = method == "range"
+    if is_range:
+        combine["range"] = {"column": "p", "from": "lo", "to": "hi"}
+    else:
+        combine["at"] = {"p": "lo"}
+    run = {
+        **sources("a", "b"),
+        "j": {"combine": combine},
+        "out": {"output": {"input": "j", "path": str(tmp_path / "out.parquet")}},
+    }
+    run_of(run, tables).run()
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert set(found.column_names) == {"p", "n", "lo", "hi", "m"}
+    pairs = zip(found["n"].to_pylist(), found["m"].to_pylist(), strict=True)
+    if is_range:
+        assert list(pairs) == [(1, None), (2, 1), (2, 2), (0, 2), (0, 0), (4, 2), (3, None)]
+    else:
+        assert list(pairs) == [(1, None), (2, 2), (0, 0), (4, 0), (3, None)]
 
 
 def test_a_join_of_one_source_with_itself_and_of_joins(tmp_path: Path) -> None:

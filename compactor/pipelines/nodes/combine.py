@@ -14,8 +14,7 @@ from compactor.pipelines.work import RunContext
 
 def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Schema:
     """Returns the schema of the result. Raises `ConfigError` naming the column."""
-    keys = JoinKeys(probe, build, keys_of(node), what)
-    sorted_combine.check(node, probe, build, what)
+    keys = _keys(node, probe, build, what)
     how = How(node.how)
     if how.is_probe_only:
         return probe
@@ -25,9 +24,14 @@ def bound(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> pa.Sc
 
 def rows(work: RunContext, name: str, node: Combine) -> Batches:
     method = hash_combine.rows if node.method is Method.HASH else sorted_combine.rows
-    sides = work.schemas[node.probe], work.schemas[node.build]
-    keys = JoinKeys(*sides, keys_of(node), f"node {name!r}")
+    keys = _keys(node, work.schemas[node.probe], work.schemas[node.build], f"node {name!r}")
     row = 0
     for found in method(work, name, node, keys):
         yield work.made(name, found, row)
         row += found.num_rows
+
+
+def _keys(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> JoinKeys:
+    return JoinKeys(
+        probe, build, keys_of(node), what, sorted_combine.ordered(node, probe, build, what)
+    )

@@ -16,7 +16,8 @@ from compactor.pipelines.asof_join import AsofJoin
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.classify import merge_order, order_of
 from compactor.pipelines.config import Combine, RangeCondition, keys_of
-from compactor.pipelines.join_keys import JoinKeys, SideKeys
+from compactor.pipelines.join_keys import JoinKeys, Ordered, SideKeys
+from compactor.pipelines.key_types import common_order_type
 from compactor.pipelines.merge_join import MergeJoin
 from compactor.pipelines.nodes.hash_combine import keyed
 from compactor.pipelines.pairing import How, Joined
@@ -32,13 +33,14 @@ from lsm_fragment.names import names_text
 _NO_ORDER: Final = (pt.is_null, pt.is_nested, pt.is_interval, pt.is_float16)
 
 
-def check(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> None:
-    """Checks the columns of intervals and times. Raises `ConfigError` naming the column."""
+def ordered(node: Combine, probe: pa.Schema, build: pa.Schema, what: str) -> list[Ordered]:
+    """Returns the columns of intervals or times. Raises `ConfigError` naming the column."""
+    sides = probe, build
     if node.range is not None:
-        bounds = {"range.from": node.range.begin, "range.to": node.range.end}
-        _check_order(("range.column", node.range.column), bounds, (probe, build), what)
-    for mine, theirs in (node.at or {}).items():
-        _check_order(("at", mine), {"at": theirs}, (probe, build), what)
+        bounds = [("range.from", node.range.begin), ("range.to", node.range.end)]
+        return [_ordered(("range.column", node.range.column), bounds, sides, what)]
+    times = (node.at or {}).items()
+    return [_ordered(("at", mine), [("at", theirs)], sides, what) for mine, theirs in times]
 
 
 def rows(work: RunContext, name: str, node: Combine, keys: JoinKeys) -> Batches:
@@ -47,7 +49,7 @@ def rows(work: RunContext, name: str, node: Combine, keys: JoinKeys) -> Batches:
         if node.range is not None:
             yield from _range_join(node, node.range, sides, joined)
         elif node.at is not None:
-            yield from _asof_join(node, node.at, sides, joined)
+            yield from _asof_join(node, sides, joined)
         else:
             yield from _merge_join(node, merge_order(node, work.nodes), sides, joined)
 
@@ -64,16 +66,16 @@ def _merge_join(node: Combine, order: SortSchema, sides: _Sides, joined: Joined)
 
 
 def _range_join(node: Combine, interval: RangeCondition, sides: _Sides, joined: Joined) -> Batches:
-    keys = tuple(sides.keys.build.names)
-    points = sides.probe(_ascending([*sides.keys.probe.names, interval.column]))
-    intervals = sides.build(interval_order(_ascending(keys), interval.begin))
-    what = Intervals(keys, interval.begin, interval.end, Closed(interval.closed))
+    *keys, begin, end = sides.keys.build.names
+    points = sides.probe(_ascending(sides.keys.probe.names))
+    intervals = sides.build(interval_order(_ascending(keys), begin))
+    what = Intervals(tuple(keys), begin, end, Closed(interval.closed))
     return RangeJoin(points, intervals, what, joined, keeps_all=node.how == "left").rows()
 
 
-def _asof_join(node: Combine, at: dict[str, str], sides: _Sides, joined: Joined) -> Batches:
-    left = sides.probe(_ascending([*sides.keys.probe.names, *at]))
-    right = sides.build(_ascending([*sides.keys.build.names, *at.values()]))
+def _asof_join(node: Combine, sides: _Sides, joined: Joined) -> Batches:
+    left = sides.probe(_ascending(sides.keys.probe.names))
+    right = sides.build(_ascending(sides.keys.build.names))
     return AsofJoin(left, right, joined, keeps_all=node.how == "left").rows()
 
 
@@ -139,15 +141,18 @@ class _Sides:
         return freed + self._work.spill_buffers(self._name, size)
 
 
-def _check_order(
-    first: tuple[str, str], others: dict[str, str], sides: tuple[pa.Schema, pa.Schema], what: str
-) -> None:
-    """Checks that columns of both sides are comparable. Raises `ConfigError` naming the column.
+def _ordered(
+    first: tuple[str, str],
+    others: Sequence[tuple[str, str]],
+    sides: tuple[pa.Schema, pa.Schema],
+    what: str,
+) -> Ordered:
+    """Finds the type in which columns of both sides compare. Raises `ConfigError` naming the column.
 
-    first: setting and column of the probe side. others: build-side columns by setting.
+    first: setting and column of the probe side. others: those of the build side.
     """
     types: list[pa.DataType] = []
-    for setting, name in (first, *others.items()):
+    for setting, name in (first, *others):
         side, schema = ("build", sides[1]) if types else ("probe", sides[0])
         if name not in schema.names:
             there = names_text(schema.names)
@@ -158,8 +163,9 @@ def _check_order(
         if any(is_odd(dtype) for is_odd in _NO_ORDER):
             raise ConfigError(f"{what}: {setting}: {name!r} is {dtype}, which has no order")
         types.append(dtype)
-        if dtype != types[0]:
+        if (common := common_order_type(types)) is None:
             raise ConfigError(
                 f"{what}: {setting}: {name!r} is {dtype}, {first[1]!r} of the probe side is {types[0]}: "
                 "cast one in a transform"
             )
+    return Ordered(first[1], [name for _, name in others], common)
