@@ -20,6 +20,7 @@ A: Final = "source: {path: a.ndjson}"
 MISTAKES: Final = {
     "no such source": "source: {path: none.ndjson}",
     "no source matches": "source: {path: 'none-*.ndjson'}",
+    "folder as a source": "source: {path: folder}",
     "unknown ending of a source": "source: {path: a.txt}",
     "type of fields": "source: {path: a.ndjson, fields: {n: NUMBER}}",
     "column of a source": "source: {path: a.ndjson, columns: [x]}",
@@ -86,6 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, rows in files.items():
         Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    Path("folder").mkdir()
     Path("a.txt").write_text("text\n")
     Path("damaged.ndjson").write_text('{"n": 1}\n{"n": 2\n')
     Path("cells.csv").write_text("n\n1\nx\n")

@@ -203,6 +203,11 @@ def _paths(source: Source, what: str) -> list[str]:
         shown = shown_path(source.path) if is_local else source.path
         raise InputError(f"{what}: {shown}: no such file: check the path")
     for path in paths:
+        if is_local and Path(path).is_dir():
+            some = f"{shown_path(path).rstrip('/')}/*.csv"
+            raise InputError(
+                f"{what}: {shown_path(path)}: is a folder: name its files by a pattern, such as {some}"
+            )
         if kind_with(path, source.layout, source.format) is None:
             raise unknown_kind(path, what)
     return paths
