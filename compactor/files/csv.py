@@ -36,7 +36,7 @@ from compactor.files.csv_rows import (
     place_of_row,
 )
 from compactor.files.json_arrays import MAX_COLUMNS
-from compactor.files.problems import PROBLEMS
+from compactor.files.problems import PROBLEMS, UnknownColumnsError
 from compactor.files.readings import NUMBERS
 from compactor.files.source import Ordinals, Piece, wanted_names
 from compactor.files.text_options import UTF_8, TextOptions
@@ -67,7 +67,7 @@ class CsvBatches(TypedTexts[CsvRows]):
         is_empty = not self._header.has_rows
         self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
         if self.lacks_columns and not self._may_be_empty and not self.is_stream:
-            raise InputError(
+            raise UnknownColumnsError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
 
@@ -264,7 +264,7 @@ def _read_header(
     if not first and known is not None:
         return _Header(known.names, has_rows=False)
     if not first:
-        raise InputError(f"{path}: is empty: the first line must name the columns")
+        raise UnknownColumnsError(f"{path}: is empty: the first line must name the columns")
     _check_names(top, first, options)
     return _Header(first, has_rows)
 

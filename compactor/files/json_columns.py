@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from compactor.errors import InputError
 from compactor.files.json_arrays import FieldPath, JsonArrays, Misfit, UnreadableTypeError
-from compactor.files.problems import PROBLEMS, ColumnError, one_line
+from compactor.files.problems import PROBLEMS, ColumnError, UnknownColumnsError, one_line
 from compactor.files.readings import TIME_READINGS, Readings
 from compactor.files.source import Piece, Wanted
 from compactor.files.text_values import from_wire
@@ -134,7 +134,9 @@ class JsonColumns:
             return pa.schema([(children[0][1], pa.null())])
         if not given and not inferred:
             lack = "none of its rows has a value" if self._rows else "has no rows"
-            raise InputError(f"{self._path}: {lack}, so its columns are unknown: name another file")
+            raise UnknownColumnsError(
+                f"{self._path}: {lack}, so its columns are unknown: name another file"
+            )
         return pa.schema(given + inferred)
 
     def _type(self, node: int) -> pa.DataType:

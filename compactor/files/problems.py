@@ -18,6 +18,10 @@ PROBLEMS: Final = (ValueError, NotImplementedError, *OF_VALUES, FormatError)
 """Errors of parsing and converting that are caused by the values, rather than the code or the machine."""
 
 
+class UnknownColumnsError(InputError):
+    """A text file has no rows that tell its columns or their types."""
+
+
 class ColumnError(ValueError):
     """A value of the column cannot be converted to `dtype`."""
 

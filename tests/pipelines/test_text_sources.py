@@ -114,7 +114,8 @@ def test_empty_files_of_a_pattern_have_no_rows(
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.csv", "n\n"), ("a.ndjson", ""), ("a.json", "[]"), ("a.xml", "<a/>")]
+    ("name", "text"),
+    [("a.csv", "n\n"), ("a.csv", ""), ("a.ndjson", ""), ("a.json", "[]"), ("a.xml", "<a/>")],
 )
 def test_a_single_file_without_rows_has_the_declared_columns(
     tmp_path: Path, name: str, text: str
@@ -128,8 +129,9 @@ def test_a_single_file_without_rows_has_the_declared_columns(
     run(nodes)
     assert out.read_text() == '"n"\n'
     del nodes["a"]["source"]["fields"]
-    with refuses(InputError, name):
+    with refuses(InputError, name) as refusal:
         run(nodes)
+    assert "`fields`" in str(refusal.value) or name == "a.xml"
 
 
 def test_files_of_a_pattern_that_all_lack_rows_give_none(tmp_path: Path) -> None:

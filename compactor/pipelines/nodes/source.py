@@ -18,6 +18,7 @@ from compactor.files.jsontext import json_values
 from compactor.files.layouts import kind_with
 from compactor.files.places import addresses_of, matching_paths
 from compactor.files.plain_text import plain_text
+from compactor.files.problems import UnknownColumnsError
 from compactor.files.read import open_table_file
 from compactor.files.source import BadRow, FileBatches, Places, wanted_names
 from compactor.pipelines.binding import (
@@ -174,24 +175,27 @@ def _opened(
 
     The keys of bad rows of a file must be known before any row is written.
     """
-    return open_table_file(
-        path,
-        _declared(source),
-        options=source.text_options,
-        layout=source.layout,
-        ending=source.format,
-        columns=source.used,
-        in_one_pass=source.correlation_key is None,
-        may_be_empty=may_be_empty,
-        leaves_out_bad_rows=how.leaves_out_bad_rows,
-        kept_column=source.correlation_key,
-        held_bytes=how.held_bytes,
-        threads=how.threads,
-        # All of a file in a store would be fetched for its dictionaries.
-        max_codes=how.max_codes if addresses_of(path) is None else 0,
-        guesses=guesses and source.correlation_key is None,
-        takes_streams=True,
-    )
+    try:
+        return open_table_file(
+            path,
+            _declared(source),
+            options=source.text_options,
+            layout=source.layout,
+            ending=source.format,
+            columns=source.used,
+            in_one_pass=source.correlation_key is None,
+            may_be_empty=may_be_empty,
+            leaves_out_bad_rows=how.leaves_out_bad_rows,
+            kept_column=source.correlation_key,
+            held_bytes=how.held_bytes,
+            threads=how.threads,
+            # All of a file in a store would be fetched for its dictionaries.
+            max_codes=how.max_codes if addresses_of(path) is None else 0,
+            guesses=guesses and source.correlation_key is None,
+            takes_streams=True,
+        )
+    except UnknownColumnsError as error:
+        raise InputError(error.message, ", or declare the columns in `fields`") from None
 
 
 def _paths(source: Source, what: str) -> list[str]:
