@@ -67,11 +67,12 @@ def explained(mistake: Mistake, line: bytes, arrays: JsonArrays, field: pa.Field
         case Problem.ROUNDED:
             return f"field {path!r} {_INTEGERS}: write them as strings"
         case Problem.CONFLICT:
-            earlier = _kind(arrays.rows.traits(mistake.node))
-            return (
-                f"field {path!r} is {_kind(mistake.traits)} here and {earlier} in the lines before: make it "
-                "one type throughout"
-            )
+            traits = arrays.rows.traits(mistake.node) if _is_known(mistake.node, arrays) else 0
+            earlier = "of another type before that in its line"
+            if traits:
+                earlier = f"{_kind(traits)} in the lines before"
+            kind = _kind(mistake.traits)
+            return f"field {path!r} is {kind} here and {earlier}: make it one type throughout"
     return _not_one_object(line, mistake.at)
 
 
@@ -131,6 +132,17 @@ def _shown(line: bytes, column: str) -> str:
 
 def _key_at(line: bytes, at: int) -> str:
     return line[at : line.find(b'"', at)].decode(errors="replace")
+
+
+def _is_known(node: int, arrays: JsonArrays) -> bool:
+    """Returns whether lines before the one with a mistake have the field: what that line told is undone."""
+    place = 0
+    for name in arrays.rows.names(node):
+        found = [child for child, own in arrays.rows.children(place) if own == (name or "")]
+        if not found:
+            return False
+        place = found[0]
+    return place == node
 
 
 def _kind(kinds: int) -> str:
