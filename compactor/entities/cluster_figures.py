@@ -15,6 +15,7 @@ from compactor.common.counts import counted
 from compactor.entities.entities import Entities
 from compactor.entities.expressions import first_steps
 from compactor.entities.matching import Aside, groups_of_rule, part_of, values_of_rules
+from compactor.entities.properties import Properties, stored
 from compactor.entities.rule_figures import cut, rule_text
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import I64, TEXT
@@ -82,7 +83,10 @@ def for_rules(spec: EntityMergeSpec, datasets: Sequence[Entities]) -> list[Entit
     """Returns the datasets with those properties only that rules read."""
     names = {n for rule in spec.rules for side in rule for n in first_steps(side.expression)}
     return [
-        replace(d, properties={n: c for n, c in d.properties.items() if n in names})
+        replace(
+            d,
+            properties=Properties({n: c for n, c in stored(d.properties).items() if n in names}),
+        )
         for d in datasets
     ]
 

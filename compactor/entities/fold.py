@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from compactor.entities import properties
@@ -13,7 +14,7 @@ from compactor.entities.column_types import Kinds, kinds_in, kinds_in_lists, kin
 from compactor.entities.entities import Columns, Entities
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
-from compactor.entities.properties import Properties, stored, values_in
+from compactor.entities.properties import Column, Properties, Sparse, is_rare, stored, values_in
 from compactor.entities.spec import PropertyStrategy
 from compactor.entities.survivors import Survivor, survived
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
@@ -61,7 +62,7 @@ def folded_kinds(texts: pa.Array, owner: I64, clusters: int, strategy: PropertyS
         owner = np.repeat(owner, counts)
         first = first_of_each(owner, texts)
         owner, texts = owner[first], texts.take(pa.array(first))
-    alone = np.bincount(owner, minlength=clusters)[owner] == 1
+    alone = _are_alone(owner, clusters)
     found = kinds_in(texts.filter(pa.array(alone)))
     if alone.all():
         return found
@@ -69,27 +70,39 @@ def folded_kinds(texts: pa.Array, owner: I64, clusters: int, strategy: PropertyS
     return found | of_many(texts.filter(pa.array(~alone)))
 
 
+def _are_alone(owner: I64, clusters: int) -> npt.NDArray[np.bool_]:
+    """Returns which values are the only ones of their cluster, in time by values if few clusters have any."""
+    if is_rare(len(owner), clusters):
+        _, owner, counts = np.unique(owner, return_inverse=True, return_counts=True)
+        return np.asarray(counts[owner] == 1)
+    return np.asarray(np.bincount(owner, minlength=clusters)[owner] == 1)
+
+
 def folded(
     entities: Entities,
     counts: I64,
     strategy: PropertyStrategy,
     survivors: Mapping[str, Survivor],
-) -> Columns:
-    """Folds the properties of clusters. Columns have shape (clusters,).
+) -> Properties:
+    """Folds the properties of clusters. Columns have shape (clusters,); null, or no value, without one.
 
     entities: all clusters' members, concatenated. counts: members per cluster.
     """
     owner = np.repeat(np.arange(len(counts)), counts)
     chosen = survivors_in(entities.properties, owner, len(counts), survivors)
     if strategy is PropertyStrategy.LIST:
-        return {MERGED: _listed(entities, counts), **chosen}
+        return Properties({MERGED: _listed(entities, counts), **chosen})
     fold = _compacted if strategy is PropertyStrategy.COMPACT else _united
-    found = {}
+    found: dict[str, Column] = {}
     for name, column in stored(entities.properties).items():
         rows, texts = values_in(column)
         if len(rows) and name not in chosen:
-            found[name] = fold(texts, owner[rows], len(counts))
-    return found | chosen
+            # Only clusters with a value cost time: most may lack most properties.
+            is_first = np.diff(owner[rows], prepend=-1) > 0
+            there = owner[rows[is_first]]
+            values = fold(texts, np.cumsum(is_first) - 1, len(there))
+            found[name] = Sparse(there, values, len(counts))
+    return Properties(found | chosen)
 
 
 def survivors_in(
@@ -109,8 +122,10 @@ def survivors_in(
 def _united(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
     """Keeps a single value; merges several into one list, flattening lists.
 
-    texts: values of a property. owner: the cluster of each, ascending.
+    texts: values of a property. owner: the cluster of each, ascending; each has one.
     """
+    if len(texts) == clusters:
+        return texts
     per_cluster = np.bincount(owner, minlength=clusters)
     alone = per_cluster[owner] == 1
     owner_of_many, many = owner[~alone], texts.filter(pa.array(~alone))
@@ -133,6 +148,8 @@ def _compacted(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
     first = first_of_each(owner, items)
     owner, items = owner[first], items.take(pa.array(first))
     per_cluster = np.bincount(owner, minlength=clusters)
+    if (per_cluster == 1).all():
+        return items
     alone = per_cluster[owner] == 1
     joint = np.flatnonzero(per_cluster > 1)
     lists = list_texts(per_cluster[joint], items.filter(pa.array(~alone)))

@@ -29,7 +29,7 @@ from compactor.entities.entities import (
 from compactor.entities.expressions import ID, IDS
 from compactor.entities.fold import MERGED, folded, folded_kinds, ids_of, survivors_in, taken
 from compactor.entities.matching import starts_of
-from compactor.entities.properties import stored, values_in
+from compactor.entities.properties import Column, Sparse, stored, values_in
 from compactor.entities.spec import EntityMergeSpec, PropertyStrategy
 from compactor.entities.stable import Lineage
 from compactor.entities.texts import I64, TEXT
@@ -47,7 +47,9 @@ _BATCH_ENTITIES: Final = 131_072
 _BATCH_BYTES: Final = 64 << 20
 """Target size of clusters folded at a time, at least one."""
 _CELL_BYTES: Final = 16
-"""Size of a cell of a batch without a value, among the texts and as it is written."""
+"""Size of a cell without a value of a property that is held for all rows, among the texts and folded."""
+_WRITTEN_CELL_BYTES: Final = 8
+"""The most that a cell without a value takes in a batch."""
 _MOMENT: Final = pa.timestamp("ms", "UTC")
 _INTERNAL: Final = (
     pa.field(ID, pa.string()),
@@ -284,17 +286,24 @@ class EntityBatches(FileBatches):
         start = 0
         for end in ends.tolist():
             if end > start:
-                yield self._batch(ids, order[start:end], self._first_updated + start)
+                yield from self._folded(ids, order[start:end], self._first_updated + start)
             start = end
 
     def _entities_at_a_time(self) -> int:
         rows = sum(dataset.rows for dataset in self._datasets)
         held = sum(dataset.nbytes for dataset in self._datasets)
-        per_row = held // max(1, rows) + _CELL_BYTES * len(self.schema)
+        held_by_row = {
+            name
+            for dataset in self._datasets
+            for name, column in stored(dataset.properties).items()
+            if not isinstance(column, Sparse)
+        }
+        per_row = held // max(1, rows) + _CELL_BYTES * (len(_INTERNAL) + len(held_by_row))
         return max(1, min(_BATCH_ENTITIES, _BATCH_BYTES // per_row))
 
-    def _batch(self, ids: pa.Array, rows: I64, first_updated: int) -> pa.RecordBatch:
-        """Returns one batch. rows: positions in `ids`, where removed ids follow the changed clusters."""
+    def _folded(self, ids: pa.Array, rows: I64, first_updated: int) -> Iterator[pa.RecordBatch]:
+        """Yields rows that are folded together. rows: positions in `ids`, where removed ids follow the
+        changed clusters."""
         clusters = self._clusters
         is_gone = rows >= len(self._changes.clusters)
         chosen = self._changes.clusters[rows[~is_gone]]
@@ -305,7 +314,7 @@ class EntityBatches(FileBatches):
         at = pa.array(numbers, mask=is_gone)
         gone = pa.array(is_gone)
         names = ids.take(pa.array(rows))
-        values = {
+        values: dict[str, Column] = {
             ID: names.cast(pa.string()),
             KEY: keys_of(names).cast(pa.string()),
             IDS: take(ids_of(entities, counts), np.where(is_gone, -1, numbers)),
@@ -324,12 +333,30 @@ class EntityBatches(FileBatches):
             after = len(chosen) + np.cumsum(is_gone) - 1
             for name, *parts in zip((MEMBERS, SINCE), there, before, strict=True):
                 values[name] = take(pa.concat_arrays(parts), np.where(is_gone, after, numbers))
-        columns = []
-        for field in self.schema:
-            if field.name in values:
-                columns.append(values[field.name])
-            elif field.name in properties:
-                columns.append(typed(properties[field.name].take(at), field.type))
-            else:
-                columns.append(pa.nulls(len(rows), field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        living = np.flatnonzero(~is_gone)
+        for name, column in stored(properties).items() if len(chosen) else ():
+            places, texts = living, column
+            if isinstance(column, Sparse):
+                places, texts = living[column.rows], column.texts
+            values[name] = Sparse(places, typed(texts, self.schema.field(name).type), len(rows))
+        step = max(1, _BATCH_BYTES // (_WRITTEN_CELL_BYTES * len(self.schema)))
+        for start in range(0, len(rows), step):
+            end = min(start + step, len(rows))
+            columns = [_part(values.get(f.name), f.type, start, end) for f in self.schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _part(column: Column | None, dtype: pa.DataType, start: int, end: int) -> pa.Array:
+    """Returns consecutive rows of a column; None if all its rows are null."""
+    if column is None:
+        return pa.nulls(end - start, dtype)
+    if not isinstance(column, Sparse):
+        return column.slice(start, end - start)
+    first, last = np.searchsorted(column.rows, (start, end)).tolist()
+    if first == last:
+        return pa.nulls(end - start, dtype)
+    if last - first == end - start:
+        return column.texts.slice(first, last - first)
+    at = np.full(end - start, -1)
+    at[column.rows[first:last] - start] = np.arange(first, last)
+    return take(column.texts, at)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compactor.entities.column_types import typed
 from compactor.entities.entity_merge import merged_batches
 from compactor.settings.compaction import Strategy as Compaction
 from tests.entities.model import Model, after_run, columns_after
@@ -262,6 +263,22 @@ def test_entities_folded_a_few_at_a_time_are_the_same(
         batches = list(merged_batches(chosen, inputs))
     assert [e for batch in batches for e in entities_in(batch)] == whole
     assert len(batches) >= len(whole) // 2
+
+
+def test_a_rare_property_is_folded_once_for_many_batches() -> None:
+    chosen, names = spec("A a"), [f"p{n}" for n in range(20)]
+    schema = pa.schema([("_id", pa.string()), *((name, pa.int64()) for name in names)])
+    values = [{"_id": f"a{n:03}", names[n % 20]: n} for n in range(200)]
+    batch = pa.RecordBatch.from_pylist(values, schema)
+    [whole] = merged_batches(chosen, [[batch]])
+    with (
+        patch("compactor.entities.output._WRITTEN_CELL_BYTES", 1 << 20),
+        patch("compactor.entities.output.typed", wraps=typed) as typing,
+    ):
+        batches = list(merged_batches(chosen, [[batch]]))
+    assert len(batches) > 50
+    assert typing.call_count == len(names)
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches([whole]))
 
 
 PARTS = st.fixed_dictionaries(
