@@ -308,7 +308,7 @@ class EntityMerge:
         charge = self._memory.charging("values of rules")
         found = connected(self._spec, datasets, self._connect, charge, explains=True)
         names = names_in(self._spec, datasets, texts_of_asked(self._spec, asked))
-        numbers = [asked_in(self._spec, names, text).number for text in asked]
+        numbers = asked_in(self._spec, names, asked)
         return explain(self._spec, datasets, found, numbers)
 
     def _whole(

@@ -142,7 +142,8 @@ def check_explained(report: EntityMergeReport) -> None:
 def texts_of_asked(spec: EntityMergeSpec, asked: Sequence[str]) -> list[str]:
     """Returns the texts that may name the entities asked for: each as it stands, and the possible first
     members of a composite id."""
-    return [text for each in asked for text in (each, *_first_members(spec, each))]
+    texts = (text for each in asked for text in (each, *_first_members(spec, each)))
+    return list(dict.fromkeys(texts))
 
 
 def _first_members(spec: EntityMergeSpec, text: str) -> Iterator[str]:
@@ -154,9 +155,15 @@ def _first_members(spec: EntityMergeSpec, text: str) -> Iterator[str]:
             yield f"{spec.datasets[int(offset)].name}/{'|'.join(parts[:count])}"
 
 
-def asked_in(spec: EntityMergeSpec, names: Names, text: str) -> Found:
-    """Returns the entity called so. names: of `texts_of_asked`. Raises `UsageError` unless there is exactly
-    one."""
+def asked_in(spec: EntityMergeSpec, names: Names, asked: Sequence[str]) -> list[int]:
+    """Returns the numbers of the entities asked for; one that is named twice counts once.
+
+    names: of `texts_of_asked`. Raises `UsageError` unless each text means exactly one.
+    """
+    return list(dict.fromkeys(_called(spec, names, text).number for text in asked))
+
+
+def _called(spec: EntityMergeSpec, names: Names, text: str) -> Found:
     found = names[text]
     if not found:
         found = next((names[each] for each in _first_members(spec, text) if names[each]), [])[:1]

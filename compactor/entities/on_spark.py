@@ -140,7 +140,7 @@ class SparkEntityMerge:
             values = self._settle(jobs, context)
             homes = {} if values is None else homes_of(values)
             names = self._named(context, values)
-            nodes = [asked_in(self._spec, names, text).number for text in asked]
+            nodes = asked_in(self._spec, names, asked)
             assert values is not None
             self._count_values(values)
             labels = self._labels(jobs, context, homes, values, tuple(nodes))

@@ -82,6 +82,16 @@ def test_the_path_between_two_entities_is_the_shortest(
     assert capsys.readouterr().out == "2|c3: 1 entity\n"
 
 
+@pytest.mark.parametrize("other", ["a1", "A/a1", "0|a1|1|b1|2|c1|2|c2"])
+def test_one_entity_named_twice_is_explained_like_one(
+    other: str, example: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert merge(example, "--explain", "a1") == 0
+    once = capsys.readouterr().out
+    assert merge(example, "--explain", "a1", other) == 0
+    assert capsys.readouterr().out == once
+
+
 @pytest.mark.parametrize(
     "options",
     [
