@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.entities.datasets import Located, has_texts
-from compactor.entities.entities import RESERVED, U64, row_number
+from compactor.entities.entities import FLAGS, RESERVED, U64, flags_of_texts, row_number
 from compactor.entities.expressions import ID
 from compactor.entities.properties import Sparse, is_rare
 from compactor.entities.row_ids import with_ids
@@ -102,14 +102,18 @@ class LineRows(Rows):
 class BatchRows(Rows):
     """Rows of a record batch, where null means that a property is missing."""
 
-    def __init__(self, batch: pa.RecordBatch, name: str) -> None:
-        """name: the dataset's, for errors."""
-        self._batch, self._name = batch, name
+    def __init__(self, batch: pa.RecordBatch, name: str, *, are_texts: bool = False) -> None:
+        """name: the dataset's, for errors. are_texts: whether the file has no booleans for flags."""
+        self._batch, self._name, self._are_texts = batch, name, are_texts
         self.count = batch.num_rows
         self.nbytes = batch.nbytes
 
     def columns(self) -> RowColumns:
-        return _texts_of_batch(self._batch, self._name)
+        columns = _texts_of_batch(self._batch, self._name)
+        for name in FLAGS if self._are_texts else ():
+            if name in columns:
+                columns[name] = flags_of_texts(columns[name])
+        return columns
 
     def hashes(self) -> U64:
         total = np.zeros(self.count, np.uint64)
@@ -118,7 +122,8 @@ class BatchRows(Rows):
         return mix(total)
 
     def take(self, rows: I64) -> BatchRows:
-        return BatchRows(take_rows(self._batch, rows), self._name)
+        batch = take_rows(self._batch, rows)
+        return BatchRows(batch, self._name, are_texts=self._are_texts)
 
 
 def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
@@ -140,7 +145,8 @@ def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
     known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in part.types])
     with open_table_file(part.place, known, in_one_pass=True, infers_types=False) as file:
         ids = part.id_columns or (ID,)
-        for column in (*ids, *known.names) if has_texts(part.place) else ():
+        are_texts = has_texts(part.place)
+        for column in (*ids, *known.names) if are_texts else ():
             if column not in file.schema.names:
                 instead = (
                     "name the columns of the id in `id`"
@@ -150,13 +156,15 @@ def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
                 raise InputError(
                     f"dataset {part.shown}: has no column {column!r}: add it, or {instead}"
                 )
-        yield from batch_rows(file, part.shown)
+        yield from batch_rows(file, part.shown, are_texts=are_texts)
 
 
-def batch_rows(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Rows]:
-    """Yields the rows of batches. name: the dataset's, for errors."""
+def batch_rows(
+    batches: Iterable[pa.RecordBatch], name: str, *, are_texts: bool = False
+) -> Iterator[Rows]:
+    """Yields the rows of batches. name, are_texts: as of `BatchRows`."""
     for batch in batches:
-        yield BatchRows(batch, name)
+        yield BatchRows(batch, name, are_texts=are_texts)
 
 
 def columns_in(

@@ -51,9 +51,11 @@ WRITTEN: Final = (ID, KEY, IDS, DELETED, REPLACED, REPLACED_AT, UPDATED, SIGNATU
 """Columns of every table of an entity merge, beside properties."""
 RESERVED: Final = (*WRITTEN, MEMBERS, SINCE)
 """Columns that an entity merge writes itself, never properties."""
-_TRUE: Final = pa.array(["true", "1", "1.0", '"true"', '"1"'], TEXT)
-_FALSE: Final = pa.array(["false", "0", "0.0", '"false"', '"0"', "null"], TEXT)
-"""False flags in canonical lower-case text, as booleans and as other systems write them."""
+FLAGS: Final = (DELETED, REPLACED)
+_TRUE: Final = pa.array(["true"], TEXT)
+_FLAGS: Final = pa.array(["true", "false", "null"], TEXT)
+_FLAGS_AS_TEXTS: Final = pa.array(['"true"', '"false"'], TEXT)
+"""Flags in lower-case, as files without booleans have them."""
 
 U64 = npt.NDArray[np.uint64]
 Columns = Mapping[str, pa.Array]
@@ -217,13 +219,12 @@ def first_mistake(
         names = " or ".join(f"`{name}`" for name in id_columns or (ID,))
         why = "every entity needs an id, a text that is not empty or an integer"
         found.append((int(bad[0]), f"{names} is {_said(texts[bad[0]])}: {why}"))
-    for name in (DELETED, REPLACED):
+    for name in FLAGS:
         if name in columns:
             texts = columns[name]
-            is_flag = _is_one_of(texts, _FALSE) | _is_true(texts) | ~np.asarray(texts.is_valid())
-            bad = np.flatnonzero(~is_flag)
+            bad = np.flatnonzero(~_is_one_of(texts, _FLAGS) & np.asarray(texts.is_valid()))
             if len(bad):
-                why = "it has to be true or false, 1 or 0; correct it, or leave it out"
+                why = "it has to be the boolean true or false; correct it, or leave it out"
                 found.append((int(bad[0]), f"`{name}` is {_said(texts[bad[0]])}: {why}"))
     return min(found, default=None)
 
@@ -238,7 +239,15 @@ def _is_true(texts: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _is_one_of(texts: pa.Array, values: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.is_in(pc.ascii_lower(texts), values))
+    return np.asarray(pc.is_in(texts, values))
+
+
+def flags_of_texts(texts: pa.Array) -> pa.Array:
+    """Returns the flags of a file without booleans as booleans; other values stay, to be refused."""
+    lower = pc.ascii_lower(texts)
+    return pc.if_else(
+        pc.is_in(lower, _FLAGS_AS_TEXTS), pc.utf8_slice_codeunits(lower, 1, -1), texts
+    )
 
 
 def _carried(texts: pa.Array | None, ids: pa.Array, name: str) -> pa.Array | None:

@@ -230,9 +230,7 @@ def original_ids(entity: Entity) -> list[str]:
 
 
 def is_deleted(entity: Entity) -> bool:
-    """By a boolean, or what formats without booleans write for one."""
-    value = entity.get("_deleted")
-    return (value.lower() if isinstance(value, str) else value) in (True, "true", "1")
+    return entity.get("_deleted") is True
 
 
 def folded(entities: Sequence[Entity], strategy: str) -> Entity:

@@ -79,8 +79,8 @@ def edited(datasets: Any, edits: Any) -> Any:
         if name == "gone":
             del result[dataset][number]
         elif name == "_deleted" and value not in (1, None):
-            result[dataset][number][name] = "TRUE"
-        elif value is None:
+            result[dataset][number][name] = True
+        elif value is None or name == "_deleted":
             result[dataset][number].pop(name, None)
         else:
             result[dataset][number][name] = value

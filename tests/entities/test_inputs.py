@@ -228,19 +228,43 @@ def test_an_arrow_json_column_with_no_json_is_refused(tmp_path: Path) -> None:
 
 
 FLAGS: dict[str, pa.Array] = {
-    "bool": pa.array([True, False, None]),
-    "int8": pa.array([1, 0, None], pa.int8()),
-    "uint64": pa.array([1, 0, None], pa.uint64()),
-    "double": pa.array([1.0, 0.0, None]),
-    "text": pa.array(["TRUE", "False", None]),
-    "digits": pa.array(["1", "0", None]),
-    "dictionary": pa.array(["true", "false", None]).dictionary_encode(),
+    "int8": pa.array([None, 0, 1], pa.int8()),
+    "uint64": pa.array([None, 1, 0], pa.uint64()),
+    "double": pa.array([None, 1.0, 0.0]),
+    "text": pa.array([None, "true", "False"]),
+    "digits": pa.array([None, "1", "0"]),
+    "dictionary": pa.array([None, "true", "false"]).dictionary_encode(),
 }
 
 
 @pytest.mark.parametrize("kind", FLAGS)
-def test_what_stands_for_true_deletes_in_every_format(kind: str, tmp_path: Path) -> None:
+def test_flags_of_formats_with_types_are_booleans_alone(kind: str, tmp_path: Path) -> None:
     table = pa.table({"_id": ["a", "b", "c"], "_deleted": FLAGS[kind]})
+    pq.write_table(table, tmp_path / "parquet.parquet")
+    pa.feather.write_feather(table, str(tmp_path / "arrow.feather"))
+    write(tmp_path, {"lines": table.to_pylist()})
+    append_table(open_store(str(tmp_path / "table")), table, "_id")
+    for name, place in [
+        ("parquet", "row 2"),
+        ("arrow", "row 2"),
+        ("lines", "line 2"),
+        ("table", "row 2"),
+    ]:
+        with refuses(InputError, f"dataset {name} ", f"{place}: `_deleted` is"):
+            read(spec(f"{name} a"), tmp_path)
+
+
+@pytest.mark.parametrize("texts", ["true", "True", "TRUE"])
+def test_flags_of_csv_are_texts_in_any_case(texts: str, tmp_path: Path) -> None:
+    text = f"_id,_deleted,$replaced\na,{texts},false\nb,FALSE,\nc,,False\nd,,{texts}\n"
+    (tmp_path / "A.csv").write_text(text)
+    [found] = read(spec("A a"), tmp_path)
+    assert found.ids.to_pylist() == ["a", "b", "c"]
+    assert found.deleted.tolist() == [True, False, False]
+
+
+def test_booleans_delete_in_every_format(tmp_path: Path) -> None:
+    table = pa.table({"_id": ["a", "b", "c"], "_deleted": [True, False, None]})
     pq.write_table(table, tmp_path / "parquet.parquet")
     pa.feather.write_feather(table, str(tmp_path / "arrow.feather"))
     pa.csv.write_csv(table.cast(table.schema), tmp_path / "csv.csv")
@@ -252,7 +276,7 @@ def test_what_stands_for_true_deletes_in_every_format(kind: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("flag", ["_deleted", "$replaced"])
-@pytest.mark.parametrize("value", [2, -1, 0.5, "yes", "", [True], {"a": 1}])
+@pytest.mark.parametrize("value", [1, 0, 1.0, 2, 0.5, "true", "0", "yes", "", [True], {"a": 1}])
 def test_what_is_neither_true_nor_false_is_refused_with_its_place(
     flag: str, value: Any, tmp_path: Path
 ) -> None:
@@ -265,8 +289,8 @@ def test_what_is_neither_true_nor_false_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
-        ("A.ndjson", '\n{"_id": "a"}\r\n \n{"_id": "b", "_deleted": 2}\n', "line 4"),
-        ("A.csv", "_id,_deleted\na,0\nb,2\n", "row 2"),
+        ("A.ndjson", '\n{"_id": "a"}\r\n \n{"_id": "b", "_deleted": 1}\n', "line 4"),
+        ("A.csv", "_id,_deleted\na,true\nb,1\n", "row 2"),
     ],
 )
 def test_a_flag_that_is_none_is_named_with_its_place_in_the_file(
@@ -275,11 +299,6 @@ def test_a_flag_that_is_none_is_named_with_its_place_in_the_file(
     (tmp_path / name).write_text(text)
     with refuses(InputError, name, place):
         read(spec("A a"), tmp_path)
-
-
-def test_a_one_in_the_flag_of_replaced_rows_is_true(tmp_path: Path) -> None:
-    write(tmp_path, {"A": [{"_id": "a", "$replaced": 1}, {"_id": "b", "$replaced": "false"}]})
-    assert read(spec("A a"), tmp_path)[0].ids.to_pylist() == ["b"]
 
 
 def test_deep_json_of_a_column_is_refused(tmp_path: Path) -> None:

@@ -637,8 +637,15 @@ class TestRefused:
         (tmp_path / "A.ndjson").write_text('{"_id":"1"}\n{"_id":"1"}\n{"k":1}\n')
         assert "line 3: `_id` is missing" in both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "1"}, {"_id": "1"}, {"_id": "2", "_deleted": "yes"}]})
-        assert 'line 3: `_deleted` is "yes": it has to be true' in both.run(spec("A a"))
+        assert 'line 3: `_deleted` is "yes": it has to be the boolean' in both.run(spec("A a"))
         write(tmp_path, {"A": [{"_id": "1"}, {"_id": "2", "_deleted": 1}]})
+        assert "line 2: `_deleted` is 1: it has to be the boolean" in both.run(spec("A a"))
+        (tmp_path / "A.ndjson").unlink()
+        (tmp_path / "A.csv").write_text("_id,_deleted\n1,\n2,TRUE\n")
+        assert "clusters=2" in both.run(spec("A a"))
+        assert [row.get("_deleted") for row in rows(both.many)] == [None, True]
+        (tmp_path / "A.csv").unlink()
+        write(tmp_path, {"A": [{"_id": "1"}, {"_id": "2", "_deleted": True}]})
         assert "clusters=2" in both.run(spec("A a"))
         assert [row.get("_deleted") for row in rows(both.many)] == [None, True]
         (tmp_path / "A.ndjson").write_text('{"_id":"1","$ids":[1]}\n')
