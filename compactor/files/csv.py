@@ -67,6 +67,10 @@ class CsvBatches(TypedTexts[CsvRows]):
         is_empty = not self._header.has_rows
         self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
         if self.lacks_columns and not self._may_be_empty and not self.is_stream:
+            if not self._header.names:
+                raise UnknownColumnsError(
+                    f"{self.path}: is empty: the first line must name the columns"
+                )
             raise UnknownColumnsError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )

@@ -85,8 +85,8 @@ def test_a_cell_that_is_not_of_its_declared_type_is_named(tmp_path: Path) -> Non
 
 def test_a_header_alone_is_an_empty_dataset_and_no_header_is_an_error(tmp_path: Path) -> None:
     assert merge(tmp_path, spec("A a"), MemoryStore(), A="_id,n\n").entities_read == 0
-    for text in ("", "n\n1\n"):
-        with refuses(InputError, "A.csv"):
+    for text, why in (("", "is empty: the first line must name the columns"), ("n\n1\n", "'_id'")):
+        with refuses(InputError, "A.csv", why):
             merge(tmp_path, spec("A a"), MemoryStore(), A=text)
 
 
