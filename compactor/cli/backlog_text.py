@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from compactor.cli.output import human_bytes
 from compactor.common.counts import counted
+from compactor.common.message import Message
 from compactor.common.ranges import range_text
 from compactor.compaction.backlog import Backlog
 from compactor.settings.units import duration_text
@@ -31,7 +35,15 @@ def backlog_lines(found: Backlog) -> list[str]:
             f"{human_bytes(each.bytes)} ({counted(each.fragments, 'fragment')} to level "
             f"{each.output_level}) in {duration_text(max(1.0, each.seconds))}"
         )
-    return [*lines, *(f"  held up: {line}" for line in found.held_up)]
+    return [*lines, *(f"  held up: {line}" for line in held_lines(found.held_up))]
+
+
+def held_lines(lines: Sequence[str | Message]) -> list[str | Message]:
+    """Returns each line once, with the number of those that say the same."""
+    return [
+        line if count == 1 else Message(line, f" ({count - 1:,} more like it)")
+        for line, count in Counter(lines).items()
+    ]
 
 
 def _due(found: Backlog) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 import msgspec.structs
 
+from compactor.cli.backlog_text import held_lines
 from compactor.cli.display import print_table, progress, terminal
 from compactor.cli.engine_options import (
     engine_options,
@@ -227,7 +227,7 @@ def _print_idle(planned: Planned) -> None:
     snapshot = planned.snapshot
     why = "what is due is held up" if planned.plan.refused else _why_idle(snapshot, planned.policy)
     click.echo(f"nothing to compact at version {snapshot.version}: {why}")
-    for line in _held_lines((*planned.plan.blocked, *planned.plan.refused)):
+    for line in held_lines((*planned.plan.blocked, *planned.plan.refused)):
         echo_line(Message("  held up: ", line))
     for lease in snapshot.leases.values():
         left = (lease.expires_unix_ms - planned.lease_unix_ms) / 1000
@@ -236,14 +236,6 @@ def _print_idle(planned: Planned) -> None:
             f"{shown_owner(lease.owner)} (free in {max(0, left):.0f} s if it has died; --take-over "
             "does not wait)"
         )
-
-
-def _held_lines(lines: Sequence[str | Message]) -> list[str | Message]:
-    """Returns each line once, with the number of those that say the same."""
-    return [
-        line if count == 1 else Message(line, f" ({count - 1:,} more like it)")
-        for line, count in Counter(lines).items()
-    ]
 
 
 def _why_idle(snapshot: Snapshot, policy: Policy) -> str:
@@ -380,7 +372,7 @@ def _print_plan(report: PlanReport) -> None:
         click.echo(
             f"drop {counted(len(report.expired), 'fragment')} of time windows past retention"
         )
-    for line in _held_lines(report.held_up):
+    for line in held_lines(report.held_up):
         echo_line(Message("held up: ", line))
 
 

@@ -123,8 +123,10 @@ def _none_text(pattern: Pattern, checked: dict[str, list[CheckedTable]]) -> str:
     theirs = [owners[place.url] for place in pattern.places() if place.url in owners]
     if not theirs:
         return "no table yet"
-    belong = "table belongs" if len(theirs) == 1 else "tables belong"
-    return f"no table: its {len(theirs)} {belong} to {', '.join(dict.fromkeys(theirs))}"
+    matching = "the one that matches belongs"
+    if len(theirs) > 1:
+        matching = f"the {len(theirs)} that match belong"
+    return f"no table of its own: {matching} to {', '.join(dict.fromkeys(theirs))}"
 
 
 def _print(

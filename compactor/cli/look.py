@@ -299,7 +299,7 @@ def _print_state(
         click.echo(f"{counted(snapshot.totals.lost_rows, 'row')} lost with dropped fragments")
     for item in snapshot.quarantine.values():
         name = ids.get(item.key, item.key)
-        reason = item.reason.replace(f"{url}/{item.key}", name)
+        reason = item.reason.replace(f"{url}/{item.key}: ", "")
         _echo_folded(f"in quarantine: {name}: {reason}", red="in quarantine")
     for suspect in snapshot.suspects.values():
         if suspect.key not in snapshot.quarantine:

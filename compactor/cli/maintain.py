@@ -57,9 +57,9 @@ def _print_repair(report: RepairReport) -> None:
         echo_line(
             f"what followed version {report.end}, up to version {report.given_up}: {given_up}"
         )
-    if report.unnamed_fragments:
+    if report.unnamed_objects:
         echo_line(
-            f"{counted(report.unnamed_fragments, 'fragment')} of base version {report.end} that no version "
+            f"{counted(report.unnamed_objects, 'object')} of base version {report.end} that no version "
             f"names: a writer is at work or was killed, or version {report.end + 1} was committed and its "
             "log file has gone"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from functools import partial
 from typing import Any
@@ -113,7 +114,10 @@ def _vacuum_fleet(
     with telemetry("vacuum", config, targets, is_fleet=True) as told:
         for pattern, error in unanswered:
             failed(pattern.entry.at, error)
-        for url, (place, entry) in sorted(places.items()):
+        # Each run begins at another table: one that is ended early must not always leave out the same.
+        tables = sorted(places.items())
+        first = random.randrange(len(tables)) if tables else 0
+        for url, (place, entry) in (*tables[first:], *tables[:first]):
             started = time.monotonic()
             try:
                 if not has_table(place):
@@ -130,14 +134,16 @@ def _vacuum_fleet(
                 for line in _lines(report):
                     echo_line(f"{url}: {line}")
         if as_json:
-            errors = [{"table": subject, "error": text} for subject, text in failures]
+            done.sort(key=lambda report: str(report["table"]))
+            errors = [{"subject": subject, "error": text} for subject, text in failures]
             echo_json({"tables": done, "failures": errors})
         elif not done and not failures:
             echo_line(f"{config}: no table yet")
         if failures:
             raise JobError(
-                f"{len(failures)} of {counted(len(done) + len(failures), 'vacuum')} failed; "
-                "each has its reason above"
+                f"{counted(len(failures), 'vacuum')} of {len(done) + len(failures):,} failed, for the "
+                f"reasons above: {', '.join(subject for subject, _ in failures[:3])}"
+                f"{', ...' if len(failures) > 3 else ''}"
             )
 
 

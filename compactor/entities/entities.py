@@ -243,8 +243,9 @@ def _is_one_of(texts: pa.Array, values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def flags_of_texts(texts: pa.Array) -> pa.Array:
-    """Returns the flags of a file without booleans as booleans; other values stay, to be refused."""
+    """Returns flags of a file without booleans as booleans, empty ones as null; others stay as they are."""
     lower = pc.ascii_lower(texts)
+    texts = pc.if_else(pc.equal(texts, '""'), None, texts)
     return pc.if_else(
         pc.is_in(lower, _FLAGS_AS_TEXTS), pc.utf8_slice_codeunits(lower, 1, -1), texts
     )

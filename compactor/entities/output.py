@@ -347,7 +347,7 @@ class EntityBatches(FileBatches):
 
 
 def _part(column: Column | None, dtype: pa.DataType, start: int, end: int) -> pa.Array:
-    """Returns consecutive rows of a column; None if all its rows are null."""
+    """Returns consecutive rows of a column. column: None stands for one of nulls."""
     if column is None:
         return pa.nulls(end - start, dtype)
     if not isinstance(column, Sparse):

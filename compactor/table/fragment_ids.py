@@ -4,7 +4,7 @@ compaction, that wrote it, and the number of the fragment."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from compactor.errors import UsageError
@@ -48,16 +48,16 @@ def key_of(keys: Collection[str], name: str) -> str:
     return found[0] if found else name
 
 
-def compaction_of(ids: Collection[str], name: str) -> str:
-    """Returns the id of the compaction that a name means: its id, four characters or more of it, or the short
-    id of a fragment that it wrote. Returns a name that means none of them as it is.
+def compaction_of(runs: Mapping[str, str], name: str) -> str:
+    """Returns the id of the compaction that a name means: its id, four characters or more of it, or one
+    of its fragments, as `key_of` takes it. Returns a name that means none of them as it is.
 
-    ids: of compactions. Raises `UsageError` if the name means several.
+    runs: the compaction of each fragment, by its key. Raises `UsageError` if the name means several.
     """
-    said = _SHORT.fullmatch(name)
-    beginning = name if said is None else said[1]
-    found = sorted({each for each in ids if each.startswith(beginning)})
-    if name in found or len(beginning) < _LEAST or not found:
+    if (run := runs.get(key_of(runs, name))) is not None:
+        return run
+    found = sorted({run for run in runs.values() if run.startswith(name)})
+    if len(name) < _LEAST or not found:
         return name
     if len(found) > 1:
         raise UsageError(

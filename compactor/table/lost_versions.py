@@ -17,6 +17,7 @@ from compactor.table.history import MAX_LOST_VERSIONS, History
 from compactor.table.object_names import (
     DATA_PREFIX,
     base_version,
+    is_deletions_key,
     is_fragment_key,
     names_from,
     version_key,
@@ -54,14 +55,15 @@ def last_base(store: ReadOnlyStore, end: int) -> LostVersion | None:
     return LostVersion(*found, end) if found[0] else None
 
 
-def unnamed_fragments(store: ReadOnlyStore, end: int) -> int:
-    """Returns how many fragments are based on the last version of the log, so that no version names them.
+def unnamed_objects(store: ReadOnlyStore, end: int) -> int:
+    """Returns how many fragments and deletions are based on the last version of the log: none names them.
 
     They prove nothing: an attempt may run or have died, or its version, the newest, may have gone.
     """
     keys = (info.key for info in store.list(DATA_PREFIX, start_after=names_from(end)))
     near = takewhile(lambda key: base_version(key) in (None, end), keys)
-    return sum(is_fragment_key(key) and base_version(key) == end for key in near)
+    named = (is_fragment_key, is_deletions_key)
+    return sum(base_version(key) == end and any(each(key) for each in named) for key in near)
 
 
 def lost_version(store: ReadOnlyStore, history: History, newest: Snapshot) -> LostVersion | None:

@@ -26,7 +26,7 @@ from compactor.errors import (
 )
 from compactor.stores.base import ObjectInfo, ReadOnlyStore, Store, create_own
 from compactor.table.history import History
-from compactor.table.lost_versions import last_base, lost_version, unnamed_fragments
+from compactor.table.lost_versions import last_base, lost_version, unnamed_objects
 from compactor.table.object_names import (
     DATA_PREFIX,
     aside_key,
@@ -85,8 +85,8 @@ class RepairReport(Struct, kw_only=True):
     """The version at which the log is to begin if its first checkpoint is damaged; 0 if it is not."""
     given_up: int = 0
     """The last version that is given up, by the end that the user named; 0 if none is."""
-    unnamed_fragments: int = 0
-    """Fragments that were written at the last version, and that no version names."""
+    unnamed_objects: int = 0
+    """Fragments and deletions that were written at the last version, and that no version names."""
     aside: str = ""
     """The prefix under which objects were put; empty if none was."""
 
@@ -102,7 +102,7 @@ class RepairReport(Struct, kw_only=True):
             "end": self.end,
             "floor": self.floor or None,
             "given_up": self.given_up or None,
-            "unnamed_fragments": self.unnamed_fragments,
+            "unnamed_objects": self.unnamed_objects,
             "aside": self.aside or None,
         }
 
@@ -167,7 +167,7 @@ def diagnose(store: ReadOnlyStore, end_at: int | None = None) -> RepairReport:
         end=newest.version,
         floor=doctor.new_floor,
         given_up=given_up,
-        unnamed_fragments=unnamed_fragments(store, newest.version),
+        unnamed_objects=0 if findings or given_up else unnamed_objects(store, newest.version),
     )
 
 

@@ -64,7 +64,7 @@ def undo_compaction(
     of inputs raises, if rows were deleted since.
     """
     latest = log.current()
-    runs = {entry.run for entry in latest.fragments.all() if entry.run != entry.key}
+    runs = {e.key: e.run for e in latest.fragments.all() if e.run != e.key}
     compaction_id = compaction_of(runs, compaction_id)
     undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids, order_of)
     undo.check_whole()

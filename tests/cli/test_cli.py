@@ -593,16 +593,16 @@ def test_repair_gives_up_a_version_in_whose_place_is_another(cli: Cli, table_pat
     assert len(cli("query", table_path).splitlines()) == 200
 
 
-def test_repair_tells_of_fragments_that_a_newest_version_gone_may_have_named(
+def test_repair_tells_of_objects_that_a_newest_version_gone_may_have_named(
     cli: Cli, table_path: Path
 ) -> None:
     newest = sorted((table_path / "_log").glob("0*.json"))[-1]
-    assert json.loads(cli("repair", table_path, "--json"))["unnamed_fragments"] == 0
+    assert json.loads(cli("repair", table_path, "--json"))["unnamed_objects"] == 0
     newest.unlink()
     said = cli("repair", table_path)
     end = int(newest.stem) - 1
     assert f"of base version {end} that no version names: a writer is at work or was killed" in said
-    assert json.loads(cli("repair", table_path, "--json"))["unnamed_fragments"] > 0
+    assert json.loads(cli("repair", table_path, "--json"))["unnamed_objects"] > 0
 
 
 def test_repair_tells_of_a_newest_version_that_is_gone(cli: Cli, table_path: Path) -> None:

@@ -41,6 +41,7 @@ pytestmark = [
     pytest.mark.skipif(HELM is None, reason="helm is missing: there is no binary for this machine"),
 ]
 CHART = KUBERNETES / "chart"
+FILE = "lsm.compactor.yaml"
 CUSTOM_SCHEMAS = json.loads((ROOT / "tests/deploy/custom_resources.json").read_text())
 CUSTOM = tuple(CUSTOM_SCHEMAS["properties"])
 MINE: Json = {
@@ -125,8 +126,9 @@ def test_every_pod_meets_the_restricted_policy_and_ours(mine: Json) -> None:
         {},
         {"tasks": 1, "memoryLimitMiB": 64, "spoolLimitGiB": 1},
         {"tasks": 7, "memoryLimitMiB": 1000, "spoolLimitGiB": 64, "drainSeconds": 33},
+        {"memoryLimitMiB": 1_000_000, "spoolLimitGiB": 1_000_000, "drainSeconds": 1_000_000},
     ],
-    ids=["defaults", "small", "odd"],
+    ids=["defaults", "small", "odd", "large"],
 )
 def test_a_worker_is_sized_as_the_numbers_command_says(workers: Json) -> None:
     documents = rendered(with_workers(**workers))
@@ -134,7 +136,9 @@ def test_a_worker_is_sized_as_the_numbers_command_says(workers: Json) -> None:
     (container,) = pod.containers
     call = call_of(container["args"])
     assert call is not None
-    fleet = parse_fleet(named(documents, "ConfigMap", "compactor-fleet")["data"]["fleet.yaml"], "f")
+    fleet = parse_fleet(
+        named(documents, "ConfigMap", "compactor-fleet")["data"][FILE], "fleet.yaml"
+    )
     settings = fleet.entries[0].compaction
     tasks = call.tasks
     spool = call.options["spool_limit_bytes"]
@@ -193,7 +197,7 @@ def test_the_file_of_the_fleet_is_the_users_with_the_memory_of_the_pods() -> Non
             ],
         },
     }  # fmt: skip
-    text = named(rendered(mine), "ConfigMap", "compactor-fleet")["data"]["fleet.yaml"]
+    text = named(rendered(mine), "ConfigMap", "compactor-fleet")["data"][FILE]
     fleet = parse_fleet(text, "fleet.yaml")
     assert [entry.at for entry in fleet.entries] == ["s3://lake/a", "s3://lake/b/*"]
     assert {entry.priority for entry in fleet.entries} == {3}
@@ -293,10 +297,43 @@ def test_another_environment_rolls_the_workers_and_another_table_does_not() -> N
         ({"s3": {"peers": [{"podSelector": {}}]}}, "s3.endpoint: name the server"),
         ({"s3": {"ca": {"secret": "a", "configMap": "b"}}}, "not both"),
         ({"autoscaling": {"enabled": True, "minReplicas": 7}}, "minReplicas"),
+        ({"fleet": {"tables": [{"at": "s3://a/b"}], "defaults": {"vacuum": {}}}}, "workers may not delete"),
+        ({"fleet": {"tables": [{"at": "s3://a/b"}], "defaults": "none"}}, "fleet.defaults"),
+        ({"workers": {"tasks": None}}, "tasks is required"),
+        ({"s3": {"ca": None}}, "ca is required"),
+        ({"workers": {"options": ["--max-tasks=9"]}}, "the chart says --max-tasks itself"),
+        ({"environment": {"AWS_REGION": "eu-north-1"}}, "AWS_REGION: the values of s3 say it"),
+        ({"environment": {"A B": "c"}}, "A B"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_meant_are_refused_at_rendering(change: Json, reason: str) -> None:
     assert reason in refusal({**MINE, **change})
+
+
+@pytest.mark.parametrize("name", ["123", "null", "a.b", "a" * 46])
+def test_a_release_name_that_would_name_nothing_well_is_refused(name: str) -> None:
+    done = _helm(yaml.safe_dump(MINE), "template", name, str(CHART))
+    assert done.returncode != 0
+
+
+def test_releases_of_other_names_are_told_apart_and_seen_by_the_alerts() -> None:
+    done = _helm(yaml.safe_dump(ALL), "template", "a" * 45, str(CHART))
+    assert done.returncode == 0, done.stderr
+    documents = [document for document in yaml.safe_load_all(done.stdout) if document]
+    most = {"CronJob": 52, "StatefulSet": 52}
+    assert all(len(d["metadata"]["name"]) <= most.get(d["kind"], 63) for d in documents)
+    monitor = named(documents, "PodMonitor", "a" * 45)["spec"]
+    assert monitor["jobLabel"] == "app.kubernetes.io/part-of"
+    pod = pod_of(documents, f"{'a' * 45}-watch")
+    assert "compactor" in pod.metadata["labels"]["app.kubernetes.io/part-of"]
+    assert f"--config=/etc/compactor/lsm.{'a' * 45}.yaml" in pod.containers[0]["args"]
+
+
+@pytest.mark.parametrize("endpoint", ["http://[fd00::1]:9000/", "http://minio:9000"])
+def test_ports_of_endpoints_are_found_in_addresses_of_any_kind(endpoint: str) -> None:
+    documents = rendered({**MINE, "s3": {"endpoint": endpoint}})
+    policy = named(documents, "NetworkPolicy", "compactor")["spec"]
+    assert {"protocol": "TCP", "port": 9000} in policy["egress"][1]["ports"]
 
 
 def test_an_older_kubernetes_than_promised_is_refused() -> None:

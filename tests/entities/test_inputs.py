@@ -256,11 +256,11 @@ def test_flags_of_formats_with_types_are_booleans_alone(kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize("texts", ["true", "True", "TRUE"])
 def test_flags_of_csv_are_texts_in_any_case(texts: str, tmp_path: Path) -> None:
-    text = f"_id,_deleted,$replaced\na,{texts},false\nb,FALSE,\nc,,False\nd,,{texts}\n"
+    text = f'_id,_deleted,$replaced\na,{texts},false\nb,FALSE,\nc,,False\nd,,{texts}\ne,"",""\n'
     (tmp_path / "A.csv").write_text(text)
     [found] = read(spec("A a"), tmp_path)
-    assert found.ids.to_pylist() == ["a", "b", "c"]
-    assert found.deleted.tolist() == [True, False, False]
+    assert found.ids.to_pylist() == ["a", "b", "c", "e"]
+    assert found.deleted.tolist() == [True, False, False, False]
 
 
 def test_booleans_delete_in_every_format(tmp_path: Path) -> None:

@@ -42,9 +42,19 @@ def test_a_beginning_of_four_characters_is_enough_if_one_fragment_has_it() -> No
 
 
 def test_a_compaction_is_meant_by_the_beginning_of_its_id_or_by_a_fragment_that_it_wrote() -> None:
-    ids = ["5f0c2a9e4b1d", "5f0c77777777", "abcd"]
-    assert compaction_of(ids, "5f0c2") == "5f0c2a9e4b1d"
-    assert compaction_of(ids, "5f0c2a9e-3") == "5f0c2a9e4b1d"
+    run = "5f0c2a9e4b1d"
+    key = fragment_key(7, f"{run}-121b3548", 3)
+    ids = {key: run, "data/a.frag": "5f0c77777777", "data/b.frag": "abcd"}
+    for name in (
+        "5f0c2",
+        run,
+        key,
+        key.removeprefix("data/"),
+        "5f0c2a9e-3",
+        "5f0c2a9e4b1d-121b3548-00003",
+    ):
+        assert compaction_of(ids, name) == run
+    assert compaction_of(ids, "5f0c2a9e-4") == "5f0c2a9e-4", "it wrote no such fragment"
     assert compaction_of(ids, "abcd") == "abcd"
     assert [compaction_of(ids, name) for name in ("", "abc", "9999", "data")] == [
         "",

@@ -38,9 +38,8 @@ def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_decimal(dtype) and pt.is_integer(array.type):
         return _whole_decimals(array, dtype)
     if pt.is_decimal(dtype) and pt.is_floating(array.type):
-        return as_text(array).cast(
-            dtype
-        )  # Arrow's own cast rounds; 0.1 is one tenth in shortest text
+        # Arrow's own cast rounds. By its shortest text, 0.1 is one tenth.
+        return as_text(array).cast(dtype)
     return _cast(array, dtype)
 
 

@@ -20,7 +20,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* Memory of a worker in MiB, as `local_worker` of deploy/kubernetes/resources.py computes it. */}}
 {{- define "compactor.workerMiB" -}}
 {{- $sizes := .Files.Get "sizes.yaml" | fromYaml -}}
-{{- $tasks := mul .Values.workers.tasks (add .Values.workers.memoryLimitMiB $sizes.workerOverheadMiB) -}}
+{{- $tasks := mul (int64 .Values.workers.tasks) (add .Values.workers.memoryLimitMiB $sizes.workerOverheadMiB) -}}
 {{- $memory := add $sizes.heapMiB $sizes.jvmOverheadMiB $sizes.driverPythonMiB $tasks -}}
 {{- mul (div (sub (add $memory $sizes.roundMiB) 1) $sizes.roundMiB) $sizes.roundMiB -}}
 {{- end }}
@@ -36,7 +36,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if hasKey ($entry.settings | default dict) "memory_limit_bytes" }}
 {{- fail "fleet: memory_limit_bytes: say it by workers.memoryLimitMiB, by which the pods are sized" }}
 {{- end }}
-{{- if and $.Values.vacuum.enabled $entry.vacuum }}
+{{- if and $.Values.vacuum.enabled (not (kindIs "invalid" $entry.vacuum)) }}
 {{- fail "fleet: vacuum: workers may not delete: say when by vacuum.schedule; or set vacuum.enabled to false, and let the workers' role delete" }}
 {{- end }}
 {{- end }}
@@ -45,8 +45,26 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- toYaml $fleet }}
 {{- end }}
 
-{{/* Values of the documentation are nobody's. */}}
+{{/* The path of the fleet's file, by which a Pushgateway tells releases apart. */}}
+{{- define "compactor.file" -}}
+/etc/compactor/{{ .Release.Namespace }}.{{ .Release.Name }}.yaml
+{{- end }}
+
+{{/* Values of the documentation are nobody's. The longest name is that of the vacuum's CronJob, of 52 characters. */}}
 {{- define "compactor.check" -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$" .Release.Name) }}
+{{- fail (printf "release name %q: use at most 45 small letters, digits and hyphens, and begin with a letter" .Release.Name) }}
+{{- end }}
+{{- if has .Release.Name (list "true" "false" "yes" "no" "on" "off" "null" "y" "n") }}
+{{- fail (printf "release name %q: YAML takes it for a value: choose another" .Release.Name) }}
+{{- end }}
+{{- range $option := .Values.workers.options }}
+{{- range $own := list "config" "master" "max-tasks" "spool-directory" "spool-limit" "memory-limit" "drain" "metrics-port" "metrics-address" "log-format" }}
+{{- if regexMatch (printf "^--%s([= ]|$)" $own) $option }}
+{{- fail (printf "workers.options: %s: the chart says --%s itself, by other values" $option $own) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- $values := toJson .Values }}
 {{- range $placeholder := list "111122223333" "444455556666" "registry.example.com" "example-bucket" "REGISTRY/" }}
 {{- if contains $placeholder $values }}
@@ -64,8 +82,8 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{/* The port of a URL: (list URL). */}}
 {{- define "compactor.port" -}}
 {{- $url := urlParse (index . 0) -}}
-{{- $parts := splitList ":" $url.host -}}
-{{- if gt (len $parts) 1 }}{{ last $parts }}{{ else if eq $url.scheme "https" }}443{{ else }}80{{ end }}
+{{- $port := regexFind ":[0-9]+$" $url.host -}}
+{{- if $port }}{{ trimPrefix ":" $port }}{{ else if eq $url.scheme "https" }}443{{ else }}80{{ end }}
 {{- end }}
 
 {{- define "compactor.podSecurity" -}}
@@ -87,7 +105,7 @@ capabilities: {drop: [ALL]}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
 {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -109,11 +127,11 @@ imagePullSecrets:
   configMap: {name: {{ .Release.Name }}-fleet}
 {{- with .Values.s3.ca.configMap }}
 - name: ca
-  configMap: {name: {{ . }}}
+  configMap: {name: {{ . | quote }}}
 {{- end }}
 {{- with .Values.s3.ca.secret }}
 - name: ca
-  secret: {secretName: {{ . }}}
+  secret: {secretName: {{ . | quote }}}
 {{- end }}
 {{- end }}
 
