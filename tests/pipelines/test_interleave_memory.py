@@ -13,8 +13,8 @@ import pytest
 
 LIMIT_MIB = 64
 PARQUET_MIB = 64
-"""What reading and writing Parquet takes beside the pipeline, at most: 32 to 50 were seen, by how soon freed memory
-goes back."""
+"""What reading and writing Parquet takes beside the pipeline, at most: 32 to 50 were seen, by how soon freed
+memory goes back."""
 ROWS = 3000
 RUN = """
 import json, sys
