@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 LIMIT_MIB = 64
-PARQUET_MIB = 64
-"""What reading and writing Parquet takes beside the pipeline, at most: 32 to 50 were seen, by how soon freed
-memory goes back."""
+PARQUET_MIB = 48
+"""What reading and writing Parquet takes beside the pipeline, at most."""
 ROWS = 3000
 RUN = """
 import json, sys
