@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from compactor.cli.output import echo_json, echo_line, human_bytes
+from compactor.cli.tables import address_of
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
 from compactor.common.logs import utc_time
@@ -110,7 +111,7 @@ def _check_copies(config: FleetConfig, member: Member) -> None:
     if (rules := member.entry.publish) is None:
         return
     try:
-        check_apart(member.url, rules.of_table(member.place.name).to)
+        check_apart(member.url, address_of(rules.of_table(member.place.name).to))
     except UsageError as error:
         raise config.mistake_in(config.entries.index(member.entry), error) from None
 

@@ -45,6 +45,7 @@ from lsm_fragment.failing import failing_rows
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
+_NO_HEADER: Final = "is empty: the first line must name the columns"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -68,9 +69,7 @@ class CsvBatches(TypedTexts[CsvRows]):
         self.lacks_columns = is_empty and (bool(self._readings) or not self._names)
         if self.lacks_columns and not self._may_be_empty and not self.is_stream:
             if not self._header.names:
-                raise UnknownColumnsError(
-                    f"{self.path}: is empty: the first line must name the columns"
-                )
+                raise UnknownColumnsError(f"{self.path}: {_NO_HEADER}")
             raise UnknownColumnsError(
                 f"{self.path}: has no rows, so the types of its columns are unknown: name another file"
             )
@@ -268,7 +267,7 @@ def _read_header(
     if not first and known is not None:
         return _Header(known.names, has_rows=False)
     if not first:
-        raise UnknownColumnsError(f"{path}: is empty: the first line must name the columns")
+        raise UnknownColumnsError(f"{path}: {_NO_HEADER}")
     _check_names(top, first, options)
     return _Header(first, has_rows)
 

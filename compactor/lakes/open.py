@@ -31,7 +31,7 @@ def open_publisher(
     it, and for a kind whose package is not installed.
     """
     target = open_store(destination)
-    check_apart(log.store.url, destination)
+    check_apart(log.store.url, target.url)
     check_names(kind, catalog, name)
     lake = _opened(kind, target, log.current().table_id, catalog, name)
     return Publisher(
@@ -57,8 +57,7 @@ def _opened(
 
 
 def check_apart(table: str, destination: str) -> None:
-    """Raises `UsageError` if one address is in the other. table: as its store says it."""
-    destination = open_store(destination).url
+    """Raises `UsageError` if one address is in the other. Both as their stores say them."""
     ours, theirs = f"{table.rstrip('/')}/", f"{destination.rstrip('/')}/"
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise UsageError(
