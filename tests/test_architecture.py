@@ -301,6 +301,7 @@ OWN_TAKERS: Final = (
     "format/lsm_fragment/threads.py", "format/lsm_fragment/encodings/letters.py",
     "format/lsm_fragment/encodings/reading.py",
     "format/lsm_fragment/encodings/template_decoder.py",
+    "format/lsm_fragment/encodings/vocabulary.py",
     "format/lsm_fragment/encodings/text_decoder.py", "format/lsm_fragment/arrays/sizes.py",
     "format/lsm_fragment/container/writer.py",
 )  # fmt: skip

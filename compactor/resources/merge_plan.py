@@ -71,6 +71,8 @@ NUMBERED_BYTES: Final = 1 * _MIB
 """Remember at most this many bytes of them."""
 _NUMBERED_STRING_BYTES: Final = 32
 """Memory of a remembered string beside its bytes."""
+WORD_TABLE_BYTES: Final = (1 << 16) * 17 + (4 << 17)
+"""Memory of the words of a column's chunks (`lsm_fragment.native.gather.words.WordTable`)."""
 PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
@@ -289,7 +291,7 @@ class _Formulas(Struct, frozen=True):
         the keys of each input are loaded ahead for its share of a batch and one row group more, and stay
         until the row groups that they are in are made."""
         shape = self.shape
-        strings = NUMBERED_BYTES + _NUMBERED_STRING_BYTES * NUMBERED_STRINGS
+        strings = max(NUMBERED_BYTES + _NUMBERED_STRING_BYTES * NUMBERED_STRINGS, WORD_TABLE_BYTES)
         columns = self.run_chunks + (self.in_work - 1) * self.decoded + strings
         loaded = self.batch_rows + 2 * self.inputs * self.group_rows
         rows_ahead = min(shape.rows, loaded + (_WAITING_GROUPS + self.in_work) * self.group_rows)

@@ -35,7 +35,7 @@ from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import Chunk, make_chunk
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import template
+from lsm_fragment.encodings import template, vocabulary
 from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.node import NODE_BYTES, Encoding, pack_nodes
 from lsm_fragment.encodings.template import Precedent, encode_by_templates
@@ -268,7 +268,8 @@ def requests(rows: int, seed: int = 1) -> pa.Array:
     return pa.array(lines)
 
 
-def test_words_are_variables_only_where_they_vary() -> None:
+def test_words_are_variables_only_where_they_vary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MIN_TEXT_BYTES", 1 << 40)
     array = requests(20_000)
     found = split(array, len(array), find_varying_words(array))
     assert found is not None
@@ -472,8 +473,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows of each chunk that was searched."""
     found: list[int] = []
     search = template._search
+    monkeypatch.setattr(vocabulary, "MIN_TEXT_BYTES", 1 << 40)
 
-    def noted(array: pa.Array, sample: template._Sample) -> VaryingWords | None:
+    def noted(array: pa.Array, sample: template._Sample) -> template._Found:
         found.append(len(array))
         return search(array, sample)
 

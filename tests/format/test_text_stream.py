@@ -11,6 +11,7 @@ from lsm_fragment.container import text_stream as module
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.container.text_stream import text_stream
+from lsm_fragment.encodings import vocabulary
 from lsm_fragment.encodings.coding import encode_array
 from lsm_fragment.errors import CorruptFragmentError
 from tests.format.test_templates import block_of, free_text
@@ -23,6 +24,7 @@ PIECE_BYTES = 20_000
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", PIECE_BYTES)
     monkeypatch.setattr(module, "_MIN_RATIO", 0)
+    monkeypatch.setattr(vocabulary, "MIN_TEXT_BYTES", 1 << 40)
 
 
 def texts(rows: int = 4000) -> pa.Array:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from lsm_fragment.container.writer import WriterOptions
 from tests.golden.build_tables import load
 from tests.support.fragments import write_fragment
+from tests.support.numbered_words import numbered_words
 from tests.support.samples import SAMPLES, sample_array
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -107,6 +108,14 @@ def _encoded() -> list[Seed]:
     found += [
         _seed("letters", pa.table(letters), "k", max_rows=70, level=level) for level in (0, 3)
     ]
+    words = ["the ", "größe ", "of ", "w" * 20, "12345 ", "--"]
+    texts = [
+        None if n % 7 == 3 else "".join(words[n * (i + 3) % 6] for i in range(n % 9))
+        for n in range(90)
+    ]
+    prose = pa.table({"k": range(90), "text": texts, "bytes": pa.array(texts).cast(pa.binary())})
+    with numbered_words():
+        found += [_seed("vocabulary", prose, "k", max_rows=70, level=level) for level in (0, 3)]
     found.append(_seed("all encodings", pa.table({"k": rows} | columns), "k", max_rows=30, level=0))
     return found
 

@@ -11,6 +11,7 @@ import decimal
 import json
 import math
 from base64 import b32encode, b64encode
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
@@ -21,6 +22,7 @@ from lsm_fragment.blocks.layout import VERSION
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema
 from tests.support.fragments import rows_of, write_fragment
+from tests.support.numbered_words import numbered_words
 from tests.support.samples import SAMPLES, sample_array
 
 D = decimal.Decimal
@@ -77,6 +79,7 @@ def golden_tables() -> dict[str, tuple[pa.Table, str | SortSchema, WriterOptions
     tables["templates"] = (_templates(), "k", WriterOptions(max_rows=700, compression_level=3))
     tables["words"] = (_words(), "k", WriterOptions(max_rows=600))
     tables["letters"] = (_letters(), "id", WriterOptions(max_rows=200))
+    tables["vocabulary"] = (_prose(), "k", WriterOptions(max_rows=70))
     tables |= _orders() | _odd_names()
     return tables
 
@@ -120,6 +123,39 @@ def _words() -> pa.Table:
 def _word(number: int) -> str:
     """Returns one of 40 words without digits."""
     return "abcdefghij"[number % 10] * 3 + "klmn"[number // 10 % 4]
+
+
+def _prose() -> pa.Table:
+    """Text of words that recur: with nulls, empty ones, bytes beyond ASCII, long words and numbers."""
+    pool = [
+        "the",
+        "größe",
+        "of",
+        "日本語の文字列です",
+        "w" * 40,
+        "path/to",
+        "1234567",
+        "2026",
+        "--",
+        "İ",
+    ]
+    numbers = range(160)
+    texts = [
+        None
+        if n % 31 == 5
+        else " ".join(pool[n * (i + 3) * 7919 % 977 % 10] for i in range(n * 31 % 12))
+        for n in numbers
+    ]
+    encoded = [None if text is None else text.encode() + b"\xff" for text in texts]
+    return pa.table(
+        {
+            "k": list(numbers),
+            "text": texts,
+            "large": pa.array(texts, pa.large_string()),
+            "bytes": pa.array(encoded, pa.binary()),
+            "items": [None if text is None else text.split(" ", 2) for text in texts],
+        }
+    )  # fmt: skip
 
 
 def _letters() -> pa.Table:
@@ -216,7 +252,8 @@ def main() -> None:
     for name, (table, sort, options) in golden_tables().items():
         if (FOLDER / f"{name}.frag").exists():
             continue
-        data = write_fragment(table, sort, options)
+        with numbered_words() if name == "vocabulary" else nullcontext():
+            data = write_fragment(table, sort, options)
         (FOLDER / f"{name}.frag").write_bytes(data)
         expected = json.dumps([repr(row) for row in rows_of(table)], indent=0)
         (FOLDER / f"{name}.json").write_text(expected + "\n")

@@ -15,7 +15,7 @@ from compactor.resources.reservation import Reservation
 from lsm_fragment.container import text_stream as module
 from lsm_fragment.container.text_stream import TextStream
 from lsm_fragment.container.writer import WriterOptions
-from lsm_fragment.encodings import template
+from lsm_fragment.encodings import template, vocabulary
 from tests.format.test_templates import free_text
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_memory import run_spilling
@@ -25,6 +25,12 @@ from tests.support.fragments import sort_schema, write_fragment
 
 ROWS = 9000
 KNOBS = {"max_rows": 5000, "target_row_group_bytes": 400_000}
+
+
+@pytest.fixture(autouse=True)
+def _no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves text as it is, which is streamed then."""
+    monkeypatch.setattr(vocabulary, "MIN_TEXT_BYTES", 1 << 40)
 
 
 @pytest.fixture

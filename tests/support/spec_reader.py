@@ -24,7 +24,7 @@ INT_KINDS = {
     "date32": (32, True), "date64": (64, True), "time32": (32, True), "time64": (64, True),
     "timestamp": (64, True), "duration": (64, True), "decimal32": (32, True), "decimal64": (64, True),
 }  # fmt: skip
-CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5, 13: 2}
+CHILDREN = {0: 0, 1: 0, 2: 0, 3: 0, 4: 2, 5: 2, 6: 1, 7: 2, 8: 1, 10: 1, 11: 1, 12: 5, 13: 2, 14: 2}
 FLOATS = {"float16": "<e", "float32": "<f", "float64": "<d"}
 STORED_AS = {"string_view": "string", "binary_view": "binary", "list_view": "list",
              "large_list_view": "large_list"}  # fmt: skip
@@ -148,7 +148,7 @@ class Cursor:
         assert reserved == 0
         assert children == CHILDREN.get(encoding, children)
         assert width == 0 or encoding in (3, 13)
-        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12, 13)
+        assert param == 0 or encoding in (1, 2, 3, 6, 10, 11, 12, 13, 14)
         return encoding, flags, width, length, nulls, param
 
     def buffer(self, size: int) -> bytes:
@@ -275,6 +275,8 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
     elif encoding == 13:
         data, lengths = by_letters(cursor, kind, width, param), integers(cursor)
         values = [text(piece, kind) for piece in pieces(data, lengths)]
+    elif encoding == 14:
+        values = [text(piece, kind) for piece in by_vocabulary(cursor, param)]
     else:
         assert encoding == 9
         columns = [node_values(cursor, storage(f["type"])) for f in dtype["fields"]]
@@ -304,6 +306,18 @@ def by_letters(cursor: Cursor, kind: str, width: int, count: int) -> bytes:
     rows, left = divmod(count, frame.count(None))
     assert left == 0
     return b"".join(next(letters) if byte is None else byte for byte in frame * rows)
+
+
+def by_vocabulary(cursor: Cursor, count: int) -> Iterator[bytes]:
+    assert count >= 0
+    numbers = struct.unpack(f"<{count}H", cursor.buffer(2 * count))
+    encoding, *_, size = cursor.nodes[0]
+    assert encoding == 6
+    assert size <= 2**16 - 256
+    words = node_values(cursor, {"kind": "binary"})
+    assert all(word is not None and 1 <= len(word) <= 16 for word in words)
+    symbols = [bytes([byte]) for byte in range(256)] + words
+    return (b"".join(symbols[n] for n in row) for row in pieces(numbers, integers(cursor)))
 
 
 def templated(

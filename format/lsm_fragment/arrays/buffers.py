@@ -142,3 +142,13 @@ def binary_parts(array: pa.Array) -> tuple[npt.NDArray[Any], memoryview]:
         offsets_buffer, dtype=dtype, count=len(array) + 1, offset=array.offset * dtype.itemsize
     )
     return offsets, memoryview(b"") if data is None else memoryview(data)
+
+
+def validity_bitmap(array: pa.Array) -> pa.Buffer | None:
+    """Returns the validity bitmap of an array, shifted to begin with its first row."""
+    if not array.null_count:
+        return None
+    if array.offset % 8 == 0:
+        return array.buffers()[0].slice(array.offset // 8)
+    bits = array.is_valid()
+    return bits.buffers()[1]

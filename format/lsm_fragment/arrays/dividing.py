@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lsm_fragment import native
 from lsm_fragment.arrays.alphabets import BITS
-from lsm_fragment.arrays.buffers import binary_parts
+from lsm_fragment.arrays.buffers import binary_parts, validity_bitmap
 from lsm_fragment.arrays.templated import (
     I64,
     MAX_OFFSET_32,
@@ -21,7 +21,6 @@ from lsm_fragment.arrays.templated import (
     room_for,
     templated,
     templates_of,
-    validity_bitmap,
 )
 from lsm_fragment.arrays.types import is_large_offsets
 

@@ -16,7 +16,8 @@ from lsm_fragment.arrays.dictionaries import unified
 from lsm_fragment.arrays.moves import concat, take
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
-from lsm_fragment.arrays.types import is_templated, storage_type
+from lsm_fragment.arrays.types import is_templated, is_worded, storage_type
+from lsm_fragment.arrays.worded import numbers_with_nulls, worded, words_in
 from lsm_fragment.encodings.node import IntArray
 
 I32 = npt.NDArray[np.int32]
@@ -69,11 +70,14 @@ def concat_logical(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def copied(array: pa.Array) -> pa.Array:
-    """Copies a storage array to memory of its own, with its dictionary or templates."""
+    """Copies a storage array to memory of its own, with its dictionary or templates; a worded one still has
+    the words of the whole."""
     if is_templated(array.type):
         coded = copied(coded_templates(array))
         variables = (copied(part(array)) for part in (numbers_of, texts_of))
         return templated(coded.dictionary, coded.indices, *variables)
+    if is_worded(array.type):
+        return worded(copied(numbers_with_nulls(array)), words_in(array))
     if pt.is_dictionary(array.type):
         parts = copied(array.indices), copied(array.dictionary)
         return pa.DictionaryArray.from_arrays(*parts, safe=False)

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from lsm_fragment import native
 from lsm_fragment.arrays.alphabets import BITS
-from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes
-from lsm_fragment.arrays.types import is_large_offsets, is_templated, value_type
+from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, validity_bitmap
+from lsm_fragment.arrays.types import is_large_offsets, is_templated, is_worded, value_type
+from lsm_fragment.arrays.worded import expanded
 from lsm_fragment.encodings.node import IntArray
 
 I32 = npt.NDArray[np.int32]
@@ -308,7 +309,9 @@ def layout_bytes(templates: int, slots: int) -> int:
 
 
 def text(array: pa.Array) -> pa.Array:
-    """Joins a templated array; returns any other array unchanged."""
+    """Returns the strings of a templated or worded array, and any other array unchanged."""
+    if is_worded(array.type):
+        return expanded(array)
     return joined(array) if is_templated(array.type) else array
 
 
@@ -328,13 +331,3 @@ def room_for(size: int) -> U8:
 def binaries(ends: I32, data: pa.Buffer) -> pa.Array:
     """Makes an array of binaries, none of them null."""
     return pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), data], 0)
-
-
-def validity_bitmap(array: pa.Array) -> pa.Buffer | None:
-    """Returns the validity bitmap of an array, shifted to begin with its first row."""
-    if not array.null_count:
-        return None
-    if array.offset % 8 == 0:
-        return array.buffers()[0].slice(array.offset // 8)
-    bits = array.is_valid()
-    return bits.buffers()[1]

@@ -83,8 +83,20 @@ def is_templated(dtype: pa.DataType) -> bool:
     return bool(pt.is_struct(dtype) and dtype.num_fields and pt.is_dictionary(dtype.field(0).type))
 
 
+WORDED_TYPE: Final = pa.struct(
+    [("numbers", pa.binary()), ("words", pa.dictionary(pa.int8(), pa.string()))]
+)
+"""The type of worded arrays (see `lsm_fragment.arrays.worded`)."""
+
+
+def is_worded(dtype: pa.DataType) -> bool:
+    return bool(pt.is_struct(dtype) and dtype.equals(WORDED_TYPE))
+
+
 def value_type(dtype: pa.DataType) -> pa.DataType:
-    """Returns the type of the values of plain, dictionary-coded or templated storage arrays."""
+    """Returns the type of the values of plain, dictionary-coded, templated or worded storage arrays."""
+    if is_worded(dtype):
+        return pa.string()
     return uncoded_type(dtype.field(0).type if is_templated(dtype) else dtype)
 
 

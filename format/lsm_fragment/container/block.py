@@ -56,11 +56,12 @@ class Block(NamedTuple):
         *,
         keep_dictionary: bool = False,
         keep_templates: bool = False,
+        keep_words: bool = False,
         reserve: Callable[[int], None] | None = None,
     ) -> pa.Array:
         """Decodes the chunk to a storage array of `dtype`. Raises `CorruptFragmentError`.
 
-        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, reserve: see
+        Chunks of only nulls decode as any type. keep_dictionary, keep_templates, keep_words, reserve: see
         `lsm_fragment.encodings.coding.decode_array`.
         """
         max_bytes = chunk_limit_bytes(self.header.stored_bytes)
@@ -83,6 +84,7 @@ class Block(NamedTuple):
                 self.header.rows,
                 keep_dictionary=keep_dictionary,
                 keep_templates=keep_templates,
+                keep_words=keep_words,
                 max_bytes=max_bytes,
                 reserve=None if reserve is None else ask,
             )

@@ -12,6 +12,7 @@ from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.sizes import total_bytes
 from lsm_fragment.arrays.templated import TextSurvey, survey_texts
 from lsm_fragment.arrays.types import is_templated, may_stay_coded, value_type
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks import layout
 from lsm_fragment.blocks.compression import Part, compress
 from lsm_fragment.blocks.layout import BlockKind, Codec
@@ -111,13 +112,15 @@ def encode_chunk(
     *,
     coding: Coding = Coding.OPEN,
     seen: TextSurvey | None = None,
+    words: Words | None = None,
     precedent: Precedent | None = None,
 ) -> EncodedChunk:
     """Encodes a storage array, possibly dictionary-coded or templated.
 
     coding: `Coding.FINAL` for the result of `lsm_fragment.encodings.dictionary.by_dictionary`. seen: the
-    survey of a final templated array. precedent: what became of the column's last chunks, if they are encoded
-    one after the other. Raises `LimitError` for a type with more parts than readers accept.
+    survey of a final templated array. words: of strings, if they are numbered. precedent: what became of the
+    column's last chunks, if they are encoded one after the other. Raises `LimitError` for a type with more
+    parts than readers accept.
     """
     is_coded, has_templates = pt.is_dictionary(array.type), is_templated(array.type)
     if (is_coded or has_templates) and coding is not Coding.FINAL:
@@ -127,7 +130,7 @@ def encode_chunk(
         seen = seen or survey_texts(array)
         compared = seen.extremes
     encoded = encode_bounded(
-        array, is_decided=coding is not Coding.OPEN, seen=seen, precedent=precedent
+        array, is_decided=coding is not Coding.OPEN, seen=seen, words=words, precedent=precedent
     )
     return EncodedChunk(array, encoded, compared)
 

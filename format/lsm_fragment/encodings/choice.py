@@ -36,6 +36,7 @@ from lsm_fragment.arrays.types import (
     is_templated,
     may_stay_coded,
 )
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.encodings.decimal import encode_decimals
 from lsm_fragment.encodings.dictionary import (
     encode_by_sampled_dictionary,
@@ -48,6 +49,7 @@ from lsm_fragment.encodings.integers import encode_ints, encode_surveyed, multip
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.list import encode_lists
 from lsm_fragment.encodings.node import (
+    Encoding,
     Node,
     under_nulls,
     with_nulls_filled,
@@ -57,16 +59,23 @@ from lsm_fragment.encodings.packed import encode_backed_ints, sampled, survey
 from lsm_fragment.encodings.plain import encode_bool, encode_plain, encode_wide, plain_is_dense
 from lsm_fragment.encodings.struct import encode_structs
 from lsm_fragment.encodings.template import Precedent, encode_by_templates, encode_templated
-from lsm_fragment.encodings.varlen import encode_varlen
+from lsm_fragment.encodings.varlen import encode_varlen, text_parts
+from lsm_fragment.encodings.vocabulary import node_of_words
 
 _WIDE_BITS: Final = 4
 """Try other integer encodings once bit-packing needs more than this many bits per value."""
 
 
 def encode_root(
-    array: pa.Array, *, is_decided: bool, seen: TextSurvey | None, precedent: Precedent | None
+    array: pa.Array,
+    *,
+    is_decided: bool,
+    seen: TextSurvey | None,
+    words: Words | None,
+    precedent: Precedent | None,
 ) -> Node:
-    """Encodes a plain array, a templated one, or strings that may become templates."""
+    """Encodes a plain array, a templated one, or strings that may become templates, or whose words are
+    numbered."""
     if array.null_count == len(array):
         return encode(array)
     if is_templated(array.type):
@@ -74,10 +83,22 @@ def encode_root(
         return encode_templated(array, seen.alphabets, seen.text_bytes) or encode_strings(
             joined(array)
         )
+    if words is not None and is_string(array.type):
+        valid, _, data = text_parts(array)
+        return node_of_words(words, valid, data.nbytes)
     if is_string(array.type):
         coded = None if is_decided else encode_by_sampled_dictionary(array, encode_undivided)
-        return coded or encode_by_templates(array, precedent) or encode_strings(array)
+        return coded or encode_by_templates(array, precedent) or _encode_text(array, precedent)
     return encode(array, is_decided=is_decided)
+
+
+def _encode_text(array: pa.Array, precedent: Precedent | None) -> Node:
+    """Encodes strings without templates, as those of the column's chunks before."""
+    if precedent is None:
+        return encode_strings(array)
+    node = encode_strings(array, by_vocabulary=precedent.by_vocabulary)
+    precedent.note_text(by_vocabulary=node.encoding is Encoding.VOCABULARY)
+    return node
 
 
 def encode(array: pa.Array, *, is_decided: bool = False) -> Node:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from lsm_fragment.arrays.templated import (
     TextSurvey,
 )
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import Part
 from lsm_fragment.encodings.allowance import Allowance
 from lsm_fragment.encodings.choice import encode_backed, encode_root
@@ -44,6 +45,7 @@ def decode_array(
     *,
     keep_dictionary: bool = False,
     keep_templates: bool = False,
+    keep_words: bool = False,
     max_bytes: int | None = None,
     reserve: Callable[[int], None] | None = None,
 ) -> pa.Array:
@@ -53,6 +55,8 @@ def decode_array(
     values), so that a merge can move codes instead of bytes.
     keep_templates: keeps strings that are stored as templates as a templated array
     (`lsm_fragment.arrays.templated`).
+    keep_words: keeps strings that are stored by a vocabulary as a worded array
+    (`lsm_fragment.arrays.worded`).
     max_bytes: the limit for the chunk and its values, and 16 times as much for the expanded values of a kept
     dictionary or of kept templates; by default derived from the payload's length.
     reserve: called with the size before each larger allocation; its exceptions pass through.
@@ -63,7 +67,7 @@ def decode_array(
     max_values = max(MAX_UNBACKED_VALUES, 8 * payload.size)
     cursor = Cursor(meta, payload, max_values, allowance.charge)
     array = ChunkReader(cursor, allowance, MODULES).decode(
-        dtype, rows, Keep(keep_dictionary, keep_templates)
+        dtype, rows, Keep(keep_dictionary, keep_templates, keep_words)
     )
     cursor.finish()
     return array
@@ -71,6 +75,7 @@ def decode_array(
 
 _LOOSE_DIVISOR: Final = 32
 """Skip the codec if at most 1/32 of the payload is not bit-packed."""
+_TEXT: Final = (Encoding.VARLEN, Encoding.LETTERS, Encoding.VOCABULARY)
 _APART_BYTES: Final = 256 << 10
 """Compress text of at least this size apart from its lengths: joining them would copy it."""
 
@@ -89,7 +94,7 @@ class EncodedArray(Struct, frozen=True, kw_only=True):
     dictionaries: int
     """Number of dictionary nodes."""
     text_bytes: int
-    """Bytes of the strings that TEMPLATE and LETTERS nodes stand for."""
+    """Bytes of the strings that TEMPLATE, LETTERS and VOCABULARY nodes stand for."""
 
     @property
     def raw_bytes(self) -> int:
@@ -106,6 +111,7 @@ def encode_array(
     is_decided: bool = False,
     is_backed: bool = False,
     seen: TextSurvey | None = None,
+    words: Words | None = None,
     precedent: Precedent | None = None,
 ) -> EncodedArray:
     """Encodes an array.
@@ -113,12 +119,13 @@ def encode_array(
     array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
     those in use, in the order of use. is_decided: skip choosing a dictionary; see `Coding`.
     is_backed: use only encodings in which every value takes bytes; `array` must not be dictionary-coded.
-    seen: the survey of a templated array, if there is one. precedent: see `encode_by_templates`.
+    seen: the survey of a templated array, if there is one. words: those of strings, if they are numbered:
+    then the strings are stored by them. precedent: see `encode_by_templates`.
     """
     root = (
         encode_backed(array)
         if is_backed
-        else encode_root(array, is_decided=is_decided, seen=seen, precedent=precedent)
+        else encode_root(array, is_decided=is_decided, seen=seen, words=words, precedent=precedent)
     )
     nodes = list(root.walk())
     return EncodedArray(
@@ -134,12 +141,12 @@ def encode_array(
 
 def _parts(root: Node) -> tuple[Part, ...]:
     """Splits the payload into separately compressed parts. Templates: (head, numbers, texts). Long text:
-    (bytes, lengths). Everything else: one part."""
+    (bytes or numbers, the rest). Everything else: one part."""
     if root.encoding is Encoding.TEMPLATE and root.param:
         *head, numbers, texts = root.children
         whole, rest = _apart(numbers, texts)
         return Part(join_buffers(replace(root, children=tuple(head)))), *whole, Part(rest)
-    if root.encoding in (Encoding.VARLEN, Encoding.LETTERS) and not root.has_validity:
+    if root.encoding in _TEXT and not root.has_validity:
         whole, raw = _apart(root, replace(root, buffers=root.buffers[1:]))
     else:
         whole, raw = (), join_buffers(root)

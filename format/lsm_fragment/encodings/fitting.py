@@ -16,6 +16,7 @@ from lsm_fragment.arrays.sizes import max_total_bytes, total_bytes
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import compress
 from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
 from lsm_fragment.encodings.coding import EncodedArray, decode_array, encode_array
@@ -30,13 +31,20 @@ _NO_COMPRESSION: Final = 0
 
 
 def encode_bounded(
-    array: pa.Array, *, is_decided: bool, seen: TextSurvey | None, precedent: Precedent | None
+    array: pa.Array,
+    *,
+    is_decided: bool,
+    seen: TextSurvey | None,
+    words: Words | None,
+    precedent: Precedent | None,
 ) -> EncodedArray:
-    """Encodes a chunk. is_decided, seen, precedent: see `encode_array`.
+    """Encodes a chunk. is_decided, seen, words, precedent: see `encode_array`.
 
     Raises `LimitError` for a type with more parts than readers accept.
     """
-    encoded = encode_array(array, is_decided=is_decided, seen=seen, precedent=precedent)
+    encoded = encode_array(
+        array, is_decided=is_decided, seen=seen, words=words, precedent=precedent
+    )
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
     return encoded

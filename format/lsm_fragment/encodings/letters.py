@@ -21,6 +21,7 @@ from lsm_fragment.encodings.plain import is_noise, take_values
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_FRACTION, sampled_bytes
 from lsm_fragment.encodings.varlen import text_parts, varlen_node
+from lsm_fragment.encodings.vocabulary import encode_by_vocabulary
 from lsm_fragment.native.encodings.decode import Cursor
 
 ENCODING = Encoding.LETTERS
@@ -105,14 +106,18 @@ _MIN_LETTERS: Final = 1024
 """Below this size, letter packing does not pay for storing its alphabet."""
 
 
-def encode_strings(array: pa.Array) -> Node:
+def encode_strings(array: pa.Array, *, by_vocabulary: bool | None = None) -> Node:
     """Encodes strings or binaries without a dictionary: by LETTERS unless a codec clearly saves more, else by
-    VARLEN."""
+    VOCABULARY if that saves enough, else by VARLEN. by_vocabulary: whether it does, if that is known."""
     valid, lengths, data = text_parts(array)
     is_text = is_string(array.type)
     common = _common_length(lengths, data.nbytes)
     packed = _by_letters(data, common, is_text=is_text)
     if packed is None:
+        if by_vocabulary is not False:
+            found = encode_by_vocabulary(valid, lengths, data, is_decided=bool(by_vocabulary))
+            if found is not None:
+                return found.node
         return varlen_node(valid, lengths, data, is_dense=not is_text and is_noise(data))
     lettering, codes = packed
     node = with_validity(

@@ -42,6 +42,7 @@ class Encoding(IntEnum):
     MULTIPLE = decode.MULTIPLE
     TEMPLATE = 12
     LETTERS = 13
+    VOCABULARY = 14
 
 
 MAX_UNBACKED_VALUES: Final = 1 << 27
@@ -61,9 +62,10 @@ class Node(Struct, frozen=True, kw_only=True):
     buffers: tuple[Buffer, ...] = ()
     children: tuple[Node, ...] = ()
     known_bytes: int = 0
-    """Bytes that decoding a NULL, TEMPLATE or LETTERS node takes; used when writing, not stored."""
+    """Bytes that decoding a NULL, TEMPLATE, LETTERS or VOCABULARY node takes; used when writing, not
+    stored."""
     text_bytes: int = 0
-    """Bytes of the strings of a TEMPLATE or LETTERS node; used when writing, not stored."""
+    """Bytes of the strings of a TEMPLATE, LETTERS or VOCABULARY node; used when writing, not stored."""
     is_dense: bool = False
     """Whether a codec cannot shrink the buffers; used when writing, not stored."""
 

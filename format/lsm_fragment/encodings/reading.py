@@ -23,6 +23,8 @@ class Keep(NamedTuple):
     """Strings, binaries, lists and maps stay dictionary-coded: int32 codes over distinct values."""
     templates: bool = False
     """Strings that are stored as templates and variables stay a templated array."""
+    words: bool = False
+    """Strings that are stored by a vocabulary stay a worded array, if all their words are strings."""
 
 
 KEEP_NOTHING = Keep()

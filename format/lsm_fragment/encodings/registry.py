@@ -21,6 +21,7 @@ from lsm_fragment.encodings import (
     run_length,
     template,
     varlen,
+    vocabulary,
 )
 from lsm_fragment.encodings import list as list_
 from lsm_fragment.encodings import struct as struct_
@@ -30,11 +31,13 @@ from lsm_fragment.native.encodings.decode import declare
 
 _ALL: Final[tuple[EncodingModule, ...]] = (
     null, plain, constant, packed, run_length, dictionary, varlen, list_, fixed_list, struct_, decimal,
-    multiple, template, letters,
+    multiple, template, letters, vocabulary,
 )  # fmt: skip
 
 MODULES: Final = {int(module.ENCODING): module for module in _ALL}
-LESS_THAN_TEXT: Final = frozenset({template.ENCODING.name, letters.ENCODING.name})
+LESS_THAN_TEXT: Final = frozenset(
+    {template.ENCODING.name, letters.ENCODING.name, vocabulary.ENCODING.name}
+)
 """Names of the encodings that hold strings in fewer bytes than their text."""
 NAMES: Final = {int(encoding): encoding.name for encoding in Encoding}
 NUMBERS: Final = {encoding.name: int(encoding) for encoding in Encoding}

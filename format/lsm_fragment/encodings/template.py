@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,8 @@ from lsm_fragment.encodings.plain import bytes_node, take_values
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_FRACTION, estimate_distinct
 from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
-from lsm_fragment.encodings.varlen import encode_varlen
+from lsm_fragment.encodings.varlen import encode_varlen, text_parts
+from lsm_fragment.encodings.vocabulary import encode_by_vocabulary
 from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
 
 ENCODING = Encoding.TEMPLATE
@@ -90,6 +91,8 @@ _MOSTLY_VARIABLE: Final = 0.75
 _MAX_SEARCHED_FRACTION: Final = 0.75
 """Require templates to save a quarter of the bytes if there are many, or words that vary: finding words,
 dividing, and looking templates up in each merge takes more time than compressing the text."""
+_MUCH: Final = 0.65
+"""Do not look for words that vary where a vocabulary takes at most this fraction of the bytes of text."""
 _FIRST_LOOK_ROWS: Final = 1024
 """Look for words in this many rows first, and in a whole sample only if that is promising."""
 _PROMISING_FRACTION: Final = 0.85
@@ -107,16 +110,22 @@ class Precedent:
     """
 
     @staticmethod
-    def of_text(rows: int) -> Precedent:
-        """Returns the precedent of a chunk of this many rows that was searched, and stayed text."""
+    def of_text(rows: int, *, by_vocabulary: bool | None = None) -> Precedent:
+        """Returns the precedent of a chunk of this many rows that was searched, and stayed text.
+
+        by_vocabulary: whether it is stored by a vocabulary, if that is to hold for others.
+        """
         precedent = Precedent()
         precedent.note(None, rows)
+        precedent._by_vocabulary = by_vocabulary
         return precedent
 
     def __init__(self) -> None:
         self._words: VaryingWords | None = None
         self._rows = 0
         self._searches = self._uses = 0
+        self._holds = False
+        self._by_vocabulary: bool | None = None
 
     def note(self, words: VaryingWords | None, rows: int) -> None:
         """Notes the result of a search. words: None if the strings stay text."""
@@ -128,14 +137,38 @@ class Precedent:
     def use(self, rows: int) -> tuple[bool, VaryingWords | None]:
         """Returns whether the last result holds for a chunk of this many rows, and the words; each search
         with the same result holds for twice as many chunks."""
-        if self._uses == 0 or rows > _MAX_PRECEDENT_FACTOR * self._rows:
+        self._holds = self._uses > 0 and rows <= _MAX_PRECEDENT_FACTOR * self._rows
+        if not self._holds:
             return False, None
         self._uses -= 1
         return True, self._words
 
+    @property
+    def by_vocabulary(self) -> bool | None:
+        """Whether text that is no templates is stored by a vocabulary, if the last result holds for it; None
+        if that is to be found out."""
+        return self._by_vocabulary if self._holds else None
+
+    def note_text(self, *, by_vocabulary: bool) -> None:
+        """Notes how text without templates is stored: that of this chunk, and those for which this holds."""
+        self._by_vocabulary = by_vocabulary
+        self._holds = True
+
+
+class _Found(NamedTuple):
+    """What a search has found."""
+
+    words: VaryingWords | None = None
+    """The words that are variables; None if text is better than templates, as far as a sample tells."""
+    by_words: Node | None = None
+    """The strings by a vocabulary, if that is better than text."""
+    has_tried: bool = False
+    """Whether a vocabulary was tried."""
+
 
 def encode_by_templates(array: pa.Array, precedent: Precedent | None = None) -> Node | None:
-    """Encodes strings by templates and variables; None if a sample shows too small a saving.
+    """Encodes strings by templates and variables, or by a vocabulary where that is better and was tried; None
+    if text is better.
 
     precedent: of the column's chunks before, changed by this one.
     """
@@ -148,20 +181,34 @@ def encode_by_templates(array: pa.Array, precedent: Precedent | None = None) -> 
             return None
         if words is not None and (node := _encoded(array, sample, words)) is not None:
             return node
-    words = _search(array, sample)
-    node = None if words is None else _encoded(array, sample, words)
+    found = _search(array, sample)
+    node = None if found.words is None else _encoded(array, sample, found.words)
     if precedent is not None:
-        precedent.note(None if node is None else words, len(array))
-    return node
+        precedent.note(None if node is None else found.words, len(array))
+        if found.has_tried:
+            precedent.note_text(by_vocabulary=found.by_words is not None)
+    return node or found.by_words
 
 
-def _search(array: pa.Array, sample: _Sample) -> VaryingWords | None:
-    """Returns the words that are variables; None if a sample shows that text is better."""
+def _search(array: pa.Array, sample: _Sample) -> _Found:
+    """Looks for words that are variables, and tries a vocabulary before."""
     if (found := sample.divided(NO_VARYING_WORDS)) is None:
-        return None
+        return _Found()
     estimate = _all_templates(found)
     if sample.rarity(found) <= _RARE and not has_many_templates(estimate, len(array)):
-        return NO_VARYING_WORDS
+        return _Found(NO_VARYING_WORDS)
+    tried = encode_by_vocabulary(*text_parts(array))
+    if tried is not None and tried.fraction <= _MUCH:
+        return _Found(None, tried.node, has_tried=True)
+    found_words = _searched_words(array, sample, estimate)
+    return _Found(found_words, None if tried is None else tried.node, has_tried=True)
+
+
+def _searched_words(array: pa.Array, sample: _Sample, estimate: float) -> VaryingWords | None:
+    """Returns the words that are variables; None if a sample shows that text is better.
+
+    estimate: of the number of templates without such words.
+    """
     words = find_varying_words(array, _FIRST_LOOK_ROWS)
     if not len(words.shapes) and estimate > max_templates(len(array)):
         return None

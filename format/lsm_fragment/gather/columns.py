@@ -23,6 +23,7 @@ from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import PACKED_TYPE, ROWS, Pieces, pieces_of
 from lsm_fragment.gather.table import Table
 from lsm_fragment.gather.templates import gather_templates
+from lsm_fragment.gather.words import gather_words
 
 
 def gather(
@@ -48,12 +49,14 @@ def gather(
     dtype = pieces.dtype
     if not len(origins) or pt.is_null(dtype):
         return pa.nulls(len(origins), dtype)
-    if len(pieces) == 1 and pieces.has_values:
+    if len(pieces) == 1 and pieces.has_values and not pieces.has_words:
         return pieces.array(0)
     if pt.is_nested(dtype):
         return nested(pieces, origins, may_code_each=may_code_each)
     if pieces.has_templates:
         return gather_templates(pieces, origins)
+    if pieces.has_words:
+        return gather_words(pieces, origins)[0]
     table = Table(pieces, origins)
     if pt.is_boolean(dtype):
         return table.booleans()

@@ -15,8 +15,15 @@ from lsm_fragment.arrays.joining import copied
 from lsm_fragment.arrays.nested_bytes import offset_type
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
 from lsm_fragment.arrays.storage import plain
-from lsm_fragment.arrays.templated import MAX_GROWTH, numbers_of, texts_of
-from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated, value_type
+from lsm_fragment.arrays.templated import MAX_GROWTH, numbers_of, text, texts_of
+from lsm_fragment.arrays.types import (
+    is_binary_like,
+    is_large_offsets,
+    is_templated,
+    is_worded,
+    value_type,
+)
+from lsm_fragment.arrays.worded import WordedRows
 from lsm_fragment.native.gather import rows as native
 
 I64 = npt.NDArray[np.int64]
@@ -56,7 +63,7 @@ class NumberedStrings(NamedTuple):
 class GatherArray:
     """A storage array to gather rows from, with the fields that native code needs."""
 
-    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "packed", "variables")
+    __slots__ = ("_numbered", "array", "dtype", "fields", "kind", "packed", "variables", "words")
 
     def __init__(
         self,
@@ -65,12 +72,14 @@ class GatherArray:
         *,
         packed: pa.Array | None = None,
         numbered: NumberedStrings | None = None,
+        words: WordedRows | None = None,
         is_weighed: bool = True,
     ) -> None:
         """array: of type null for nulls of type `dtype`, which take no memory before they are gathered.
         packed: the values of its dictionary as byte strings (`lsm_fragment.arrays.nested_bytes`) if they are
         nested; None if native code does not gather them. numbered: the strings of its dictionary or
-        templates, or the packed ones. is_weighed: whether `Pieces.weigh` needs its weights."""
+        templates, or the packed ones. words: the rows, if the array is worded. is_weighed: whether
+        `Pieces.weigh` needs its weights."""
         is_coded = isinstance(array, pa.DictionaryArray)
         dtype = dtype or value_type(array.type)
         if is_coded and not (is_binary_like(dtype) or pt.is_nested(dtype)):
@@ -80,6 +89,8 @@ class GatherArray:
         self.packed = packed
         self._numbered = numbered
         self.kind = _kind(array)
+        self.words = None if self.kind == NULLS else words
+        """The rows of a worded array; its fields are those of its text, without the bytes."""
         self.fields: I64 = np.array(self._fields(is_weighed=is_weighed), dtype=np.int64)
         """The fields of `Piece` in `lsm_fragment.native.gather.rows`, for a piece without rows."""
         self.variables = self._variables()
@@ -89,7 +100,8 @@ class GatherArray:
         """Returns some rows in memory of their own."""
         array = copied(self.array.slice(start, rows))
         packed = None if self.packed is None else copied(self.packed)
-        return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered)
+        words = None if self.words is None else WordedRows(array, self.words.table)
+        return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered, words=words)
 
     @property
     def held_bytes(self) -> int:
@@ -98,8 +110,9 @@ class GatherArray:
 
     @property
     def beside_bytes(self) -> int:
-        """The memory beside the array: packed values, and numbers of strings."""
+        """The memory beside the array: packed values, numbers of strings, offsets of words."""
         packed = 0 if self.packed is None else int(self.packed.get_total_buffer_size())
+        packed += 0 if self.words is None else self.words.nbytes
         return packed + (0 if self._numbered is None else self._numbered.numbers.nbytes)
 
     def _fields(self, *, is_weighed: bool) -> tuple[int, ...]:
@@ -109,6 +122,8 @@ class GatherArray:
         if self.kind == TEMPLATES:
             return self._template_fields()
         is_text = is_binary_like(self.dtype)
+        if self.words is not None:
+            return _fields_of(array, (0, self.words.text_address), _OFFSET_BYTES)
         if self.kind == VALUES:
             if pt.is_nested(self.dtype):
                 return (self.kind, *_NO_FIELDS)
@@ -147,8 +162,12 @@ class GatherArray:
 
 def _fields_of_values(array: pa.Array, row_bytes: int) -> tuple[int, ...]:
     """Returns the fields of an array that is not dictionary-coded. row_bytes: of a row beside its string."""
-    places = *_validity(array), *_values(array)
-    return (VALUES, 0, 0, *places, 0, 0, -1, row_bytes, 0, 0, *_NO_IDS)
+    return _fields_of(array, _values(array), row_bytes)
+
+
+def _fields_of(array: pa.Array, values: tuple[int, int], row_bytes: int) -> tuple[int, ...]:
+    """values: the addresses of values and offsets."""
+    return (VALUES, 0, 0, *_validity(array), *values, 0, 0, -1, row_bytes, 0, 0, *_NO_IDS)
 
 
 def _kind(array: pa.Array) -> int:
@@ -193,6 +212,11 @@ class Pieces:
         return self._has(TEMPLATES)
 
     @property
+    def has_words(self) -> bool:
+        """Whether any piece is of a worded array."""
+        return any(array.words is not None for array in self.arrays)
+
+    @property
     def may_have_nulls(self) -> bool:
         """Whether any row may be null."""
         return native.may_have_nulls(self.fields)
@@ -201,11 +225,12 @@ class Pieces:
         return bool(native.kinds(self.fields) >> kind & 1)
 
     def array(self, number: int) -> pa.Array:
-        """Returns the rows of one piece."""
+        """Returns the rows of one piece; the strings of a worded one."""
         kind, rows, start = self.fields[number, :3].tolist()
         if kind == NULLS:
             return pa.nulls(rows, self.dtype)
-        return self.arrays[number].array.slice(start, rows)
+        array = self.arrays[number].array.slice(start, rows)
+        return text(array) if is_worded(array.type) else array
 
     def mark_nulls(self) -> None:
         """Marks all-null pieces as NULLS, so that the result does not depend on how rows were divided into

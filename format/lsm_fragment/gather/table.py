@@ -55,11 +55,19 @@ class Table:
 
     def strings(self) -> pa.Array:
         """Gathers strings as values, from dictionary-coded and plain pieces."""
-        placed, total = self._placed
-        self._check_total(total)
-        out = np.frombuffer(pa.allocate_buffer(total), dtype=np.uint8)
-        native.strings(*self._walked, placed, out)
-        return self._array([pa.py_buffer(placed), pa.py_buffer(out)])
+        out = np.frombuffer(pa.allocate_buffer(self.text_bytes), dtype=np.uint8)
+        native.strings(*self._walked, self._placed[0], out)
+        return self.strings_of(pa.py_buffer(out))
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of all strings. Raises `pa.ArrowInvalid` if they exceed 32-bit offsets."""
+        self._check_total(self._placed[1])
+        return self._placed[1]
+
+    def strings_of(self, text: pa.Buffer) -> pa.Array:
+        """Returns the gathered strings, whose bytes are `text`."""
+        return self._array([pa.py_buffer(self._placed[0]), text])
 
     def codes(self, max_plain_bytes: int) -> pa.Array | None:
         """Gathers codes over one dictionary; None if a piece is not dictionary-coded, or if values hardly

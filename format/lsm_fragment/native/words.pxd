@@ -25,7 +25,7 @@ ctypedef fused offset:
 
 cdef enum:
     LANE = 16  # bytes that `copy_lanes` copies at once
-    WINDOW = 64  # bytes of which `places_of` returns the places
+    WINDOW = 64  # bytes of which `places_of` and its like return the places
     MAX_FRACTION_DIGITS = 15  # of a double stored as an integer (DECIMAL of SPEC section 5)
 
 cdef extern from *:
@@ -70,7 +70,25 @@ cdef extern from *:
         const __m128i last = _mm_set1_epi8((char)(bound - 1));
         PLACES(at, _mm_cmpeq_epi8(_mm_min_epu8(bytes, last), bytes))
     }
+    /* Bit i tells whether byte i of 64 is a letter or a digit of ASCII, or beyond ASCII. */
+    static inline uint64_t places_of_letters(const uint8_t* at) {
+        PLACES(at, _mm_or_si128(
+            _mm_cmplt_epi8(bytes, _mm_setzero_si128()),
+            _mm_or_si128(
+                _mm_and_si128(_mm_cmpgt_epi8(bytes, _mm_set1_epi8('0' - 1)),
+                              _mm_cmplt_epi8(bytes, _mm_set1_epi8('9' + 1))),
+                _mm_and_si128(_mm_cmpgt_epi8(_mm_or_si128(bytes, _mm_set1_epi8(32)), _mm_set1_epi8('a' - 1)),
+                              _mm_cmplt_epi8(_mm_or_si128(bytes, _mm_set1_epi8(32)), _mm_set1_epi8('z' + 1))))))
+    }
     #else
+    static inline uint64_t places_of_letters(const uint8_t* at) {
+        uint64_t places = 0;
+        for (int index = 0; index < 64; index++) {
+            const uint8_t byte = at[index], letter = byte | 32;
+            places |= (uint64_t)(byte > 127 || (uint8_t)(byte - '0') < 10 || (uint8_t)(letter - 'a') < 26) << index;
+        }
+        return places;
+    }
     #define PLACES(at, matches)                                                                   \
         uint64_t places = 0, bytes;                                                               \
         for (int lane = 0; lane < 8; lane++) {                                                    \
@@ -99,6 +117,7 @@ cdef extern from *:
     int bits_in(uint64_t value) noexcept nogil  # position of the highest set bit, plus 1
     uint64_t places_of(const uint8_t* at, uint8_t byte) noexcept nogil
     uint64_t places_below(const uint8_t* at, uint8_t bound) noexcept nogil
+    uint64_t places_of_letters(const uint8_t* at) noexcept nogil
     double power_of_ten(int digits) noexcept nogil  # digits: 0 to MAX_FRACTION_DIGITS
 
 

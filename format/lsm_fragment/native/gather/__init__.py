@@ -1,5 +1,5 @@
 """Loops that gather rows of several sources in merged order."""
 
-from lsm_fragment.native.gather import ids, origins, rows
+from lsm_fragment.native.gather import ids, origins, rows, words
 
-__all__ = ["ids", "origins", "rows"]
+__all__ = ["ids", "origins", "rows", "words"]

@@ -1,0 +1,154 @@
+"""Worded arrays: strings as numbers of words, which merges move.
+
+A worded array is a struct of `numbers`, the bytes of uint16 numbers of each row, and `words`, a dictionary
+whose values are the words and whose codes are null. Nulls are those of the struct. No column has such a
+storage type, so the type alone identifies it. All words are strings, and no number is a single byte beyond
+ASCII, so that any rows are strings. `expanded` gives the strings that the array stands for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lsm_fragment import native
+from lsm_fragment.arrays.buffers import binary_parts, validity_bitmap
+from lsm_fragment.arrays.types import WORDED_TYPE
+from lsm_fragment.native.gather.words import WordTable
+
+NUMBER_BYTES: Final = 2
+MAX_NUMBERS_FRACTION: Final = 0.375
+"""Number the words of text only if that takes at most so many numbers for each byte: 3/4 of its bytes."""
+
+
+class Words(NamedTuple):
+    """The numbers of the words of rows, and the words."""
+
+    numbers: pa.Buffer
+    """uint16, of all rows. Below 256 it is a single byte, else the number of a word plus 256."""
+    counts: npt.NDArray[np.int32]
+    """How many numbers each row has. Shape (rows,)."""
+    sizes: npt.NDArray[np.uint8]
+    """The bytes of each word. Shape (words,)."""
+    text: bytes
+    """The words end to end."""
+
+
+def worded(numbers: pa.Array, words: pa.Array) -> pa.Array:
+    """Makes a worded array. numbers: binaries, null where the strings are. words: strings."""
+    rows = len(numbers)
+    codes = pa.nulls(rows, pa.int8())
+    children = [
+        pa.Array.from_buffers(
+            pa.binary(), rows, [None, *numbers.buffers()[1:]], 0, offset=numbers.offset
+        ),
+        pa.DictionaryArray.from_arrays(codes, words, safe=False),
+    ]
+    validity, nulls = validity_bitmap(numbers), numbers.null_count
+    return pa.Array.from_buffers(WORDED_TYPE, rows, [validity], nulls, children=children)
+
+
+def numbers_in(array: pa.Array) -> pa.Array:
+    """Returns the numbers of each row, as binaries."""
+    return array.field(0)
+
+
+def words_in(array: pa.Array) -> pa.Array:
+    """Returns the words."""
+    return array.field(1).dictionary
+
+
+def numbers_with_nulls(array: pa.Array) -> pa.Array:
+    """Returns the numbers of each row, as binaries, null where the strings are."""
+    numbers: pa.Array = array.flatten()[0]
+    return numbers
+
+
+def number_ends(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Returns the offsets of rows in the numbers, and all numbers as bytes."""
+    offsets, data = binary_parts(numbers_in(array))
+    return offsets // NUMBER_BYTES, native.as_bytes(data)
+
+
+def text_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Returns the offsets of rows in the text of the array. Shape (rows + 1,)."""
+    ends, data = number_ends(array)
+    offsets = np.empty(len(array) + 1, dtype=np.int32)
+    native.encodings.vocabulary.measure(data, ends, _sizes(array), offsets)
+    return offsets
+
+
+def renumbered(
+    array: pa.Array, table: WordTable, words: pa.Array | None
+) -> tuple[pa.Array, WordedRows]:
+    """Returns a worded array with the numbers of a table, which learns its words, and its rows.
+
+    words: those of the table so far, to be kept if it learns none.
+    """
+    ends, data = number_ends(array)
+    own, text = binary_parts(words_in(array))
+    numbers, ends, offsets = table.renumbered(data, ends, native.as_bytes(text), own)
+    if words is None or len(words) < table.count:
+        words = strings_of(*table.listed())
+    buffers = [validity_bitmap(array), pa.py_buffer(ends * np.int32(NUMBER_BYTES)), numbers]
+    rows = pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count)
+    array = worded(rows, words)
+    return array, WordedRows(array, table, offsets)
+
+
+def strings_of(sizes: npt.NDArray[np.uint8], text: bytes) -> pa.Array:
+    """Returns words as strings. sizes: the bytes of each. text: the words end to end."""
+    ends = np.zeros(len(sizes) + 1, dtype=np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return pa.Array.from_buffers(
+        pa.string(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(text)], 0
+    )
+
+
+def expanded(array: pa.Array) -> pa.Array:
+    """Returns the strings that a worded array stands for."""
+    ends, data = number_ends(array)
+    offsets = text_offsets(array)
+    _, text = binary_parts(words_in(array))
+    own = data[NUMBER_BYTES * int(ends[0]) : NUMBER_BYTES * int(ends[-1])]
+    strings = native.encodings.vocabulary.expand(
+        own, _sizes(array), native.as_bytes(text), int(offsets[-1])
+    )
+    buffers = [validity_bitmap(array), pa.py_buffer(offsets), strings]
+    return pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
+
+
+class WordedRows:
+    """The numbers of a worded array by a table of words, in native form. Keeps their memory alive."""
+
+    def __init__(
+        self, array: pa.Array, table: WordTable, offsets: npt.NDArray[np.int32] | None = None
+    ) -> None:
+        """array: one whose numbers are those of the table. offsets: see `text_offsets`."""
+        self.table = table
+        self._text_offsets = text_offsets(array) if offsets is None else offsets
+        self._ends, numbers = number_ends(array)
+        self._held = array
+        self.text_address = _address(self._text_offsets)
+        """That of the offsets of rows in their text."""
+        self.addresses = _address(numbers), _address(self._ends)
+        """Those of the numbers, and of the offsets of rows in them."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory beside the array."""
+        return self._text_offsets.nbytes + self._ends.nbytes
+
+
+def _address(values: npt.NDArray[Any]) -> int:
+    address: int = values.__array_interface__["data"][0]
+    return address
+
+
+def _sizes(array: pa.Array) -> npt.NDArray[Any]:
+    """Returns the bytes of each word."""
+    ends, _ = binary_parts(words_in(array))
+    return np.diff(ends).astype(np.uint8)
