@@ -27,9 +27,11 @@ from compactor.rows.flags import is_divisible
 from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction
 from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.container.block import Block
 from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.encodings.registry import LESS_THAN_TEXT
 from lsm_fragment.gather.nested import positions_by_source
-from lsm_fragment.limits import written_limit_bytes
+from lsm_fragment.limits import max_chunk_bytes, max_written_bytes, written_limit_bytes
 
 
 class _GroupFoldError(Exception):
@@ -148,8 +150,7 @@ class ColumnPhase:
             output.skips.add(output.skips.summary(name, array))
         if block is None:
             output.emitter.chunk(make_chunk(pa.nulls(order.rows, dtype), level=level))
-        elif block.header.raw_bytes > written_limit_bytes(block.header.stored_bytes):
-            # Only this process may read the chunk, because of a larger limit than readers have by default.
+        elif _is_read_only_here(block):
             with Reservation(self._context.budget, DECODE, block.header.raw_bytes):
                 array = block.decode(dtype, keep_dictionary=True)
                 output.emitter.chunk(make_chunk(array, level=level))
@@ -189,7 +190,7 @@ class ColumnPhase:
             level=self._context.settings.options.compression_level,
             summarise=partial(output.skips.summary, name) if output.skips.wants(name) else None,
             only_weighs=bool(self.splits),
-            searched_rows=cursors.searched_rows(order),
+            precedent=cursors.precedent(order),
         )
         self._context.tasks.put(
             partial(_made, rows, number),
@@ -234,3 +235,11 @@ class ColumnPhase:
         if output.skips.wants(name):
             output.skips.add(made.summary)
         output.emitter.chunk(made.chunk)
+
+
+def _is_read_only_here(block: Block) -> bool:
+    """Returns whether maybe only this process may read a chunk, because of a larger limit than readers have
+    by default."""
+    if block.header.raw_bytes > written_limit_bytes(block.header.stored_bytes):
+        return True
+    return block.encoding in LESS_THAN_TEXT and max_chunk_bytes() > max_written_bytes()

@@ -26,6 +26,7 @@ from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.nested_bytes import packed
 from lsm_fragment.arrays.types import is_string
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.gather.pieces import FIELDS, ROWS, START, GatherArray, Pieces
 from lsm_fragment.native.gather import rows as native
 
@@ -83,13 +84,17 @@ class ColumnCursors:
         self._pins = Pins()
         return pins
 
-    def searched_rows(self, order: GroupOrder) -> int:
-        """Returns how many rows of every input of a row group that was just taken were searched for
-        templates in vain; 0 if an input has templates, or codes."""
+    def precedent(self, order: GroupOrder) -> Precedent:
+        """Returns what became of the strings of a row group that was just taken, when they were written: they
+        are not searched for templates again if no input has any, nor codes."""
         if not is_string(self._dtype):
-            return 0
+            return Precedent()
         present = order.inputs[self._left[order.inputs] < _NO_END // 2]
-        return min((self._inputs[index].searched_rows for index in present.tolist()), default=0)
+        inputs = [self._inputs[index] for index in present.tolist()]
+        rows = min((reader.searched_rows for reader in inputs), default=0)
+        known = {reader.by_vocabulary for reader in inputs}
+        by_vocabulary = known.pop() if len(known) == 1 else None
+        return Precedent.of_text(rows, by_vocabulary=by_vocabulary)
 
     def spillable(self) -> list[tuple[int, Callable[[], int]]]:
         """Returns the bytes of the strings that are remembered and of each chunk that is not pinned, with a
@@ -106,15 +111,19 @@ class ColumnCursors:
     def close(self) -> None:
         """Releases the chunks."""
         self._ids.forget()
+        self._ids.words.forget()
         self._pins.free()
         for index in range(len(self._inputs)):
             self._drop(index)
 
     def _load(self, index: int) -> None:
         array, memory = self._inputs[index].take_part(self._dtype)
+        array, words = self._ids.words.numbered(array, memory)
         packed = self._packed(array, memory)
         numbered = self._ids.numbered(array, memory, packed)
-        self._arrays[index] = GatherArray(array, self._dtype, packed=packed, numbered=numbered)
+        self._arrays[index] = GatherArray(
+            array, self._dtype, packed=packed, numbered=numbered, words=words
+        )
         self._fields[index] = self._arrays[index].fields
         self._left[index] = len(array)
         self._memory[index] = memory

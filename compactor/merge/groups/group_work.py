@@ -41,6 +41,7 @@ from lsm_fragment.gather.columns import gather
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import Pieces
 from lsm_fragment.gather.templates import with_few_templates
+from lsm_fragment.gather.words import gather_words
 from lsm_fragment.keys.bounds import Bound, key_at
 from lsm_fragment.limits import max_written_bytes
 
@@ -65,8 +66,8 @@ class ColumnRows(Struct, frozen=True, kw_only=True):
     """Makes the skip index of the rows that are written, if the column has one."""
     only_weighs: bool = False
     """Whether the rows are not written anyway, because the merge needs a second pass."""
-    searched_rows: int = 0
-    """Strings: the rows of the inputs' chunks in which writers have looked for templates in vain."""
+    precedent: Precedent | None = None
+    """Strings: what became of them when the inputs were written."""
 
 
 class ColumnChunk(Struct, kw_only=True):
@@ -112,7 +113,11 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
     made = ColumnChunk(seconds=laps.seconds)
     laps.begin("gather")
     max_bytes = max_plain_bytes(len(rows.origins))
-    array = gather(rows.pieces, rows.origins, max_bytes, may_code_each=True)
+    words = None
+    if rows.pieces.has_words and not rows.pieces.has_templates:
+        array, words = gather_words(rows.pieces, rows.origins)
+    else:
+        array = gather(rows.pieces, rows.origins, max_bytes, may_code_each=True)
     is_mixed = pt.is_dictionary(array.type) and rows.pieces.has_values
     limit = _limit_bytes(rows, array, is_mixed=is_mixed)
     if limit is not None:
@@ -136,7 +141,7 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
         )
     if rows.flags is not None:
         laps.begin("gather")
-        (array, whose), seen = _written(rows, array, rows.flags), None
+        (array, whose), seen, words = _written(rows, array, rows.flags), None, None
         is_same = whose is not None
         coding = Coding.DISTINCT if is_same and coding is Coding.FINAL else Coding.OPEN
         if rows.function is not None or pt.is_nested(rows.pieces.dtype):
@@ -147,8 +152,9 @@ def _column_chunk(rows: ColumnRows) -> ColumnChunk:
                 made.folded_contributions = contributions
     if len(array):
         laps.begin("encode")
-        precedent = Precedent.of_text(rows.searched_rows)
-        encoded = encode_chunk(array, coding=coding, seen=seen, precedent=precedent)
+        encoded = encode_chunk(
+            array, coding=coding, seen=seen, words=words, precedent=rows.precedent
+        )
         made.chunk = encoded.compressed(rows.level)
         if rows.summarise is not None:
             made.summary = rows.summarise(text(array))

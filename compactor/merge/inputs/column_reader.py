@@ -40,6 +40,12 @@ class ColumnReader:
         return self._searched.rows
 
     @property
+    def by_vocabulary(self) -> bool | None:
+        """Whether all text of the current column that was read so far is stored by a vocabulary; None if none
+        of it was large enough for one."""
+        return self._searched.by_vocabulary
+
+    @property
     def disk_rows(self) -> int:
         """Rows of the current column that were decoded and wait on disk."""
         return self._rows.rows

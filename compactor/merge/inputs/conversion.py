@@ -176,12 +176,19 @@ class Decoder:
     ) -> Decoding:
         """Returns the decoding of a chunk that was just read, with its memory.
 
-        dtype: the column's in the table. keep_templates: whether to, where values are not converted.
+        dtype: the column's in the table. keep_templates: whether to, where values are not converted;
+        words are kept as well, unless rows are left out.
         """
         memory = self._memory.split(payload_bytes(block.header))
         stored = self.conversion.stored_type(column, dtype)
         keep_templates = keep_templates and self.conversion.keeps_values(column, dtype)
-        return Decoding(block, stored, memory, keep_templates=keep_templates)
+        return Decoding(
+            block,
+            stored,
+            memory,
+            keep_templates=keep_templates,
+            keep_words=keep_templates and not self.conversion.leaves_rows_out,
+        )
 
     def streamed(
         self, block: Block, column: str, dtype: pa.DataType, rows: DecodedRows

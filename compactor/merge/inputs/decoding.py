@@ -46,16 +46,19 @@ class Decoding:
         memory: Reservation,
         *,
         keep_templates: bool = False,
+        keep_words: bool = False,
         stream: TextStream | None = None,
     ) -> None:
-        """memory: the block's; it grows by what decoding at once takes. keep_templates: see
-        `lsm_fragment.encodings.coding.decode_array`. stream: decodes some rows at a time, in the memory."""
+        """memory: the block's; it grows by what decoding at once takes. keep_templates,
+        keep_words: see `lsm_fragment.encodings.coding.decode_array`. stream: decodes some rows at a time, in
+        the memory."""
         self.block = block
         self.memory = memory
         self.rows = block.header.rows
         """The rows that no result has had."""
         self._dtype = dtype
         self._keep_templates = keep_templates
+        self._keep_words = keep_words
         self._stream = stream
         self._wait: Callable[[], pa.Array | None] | None = None
         """Waits for the thread that decodes the chunk ahead."""
@@ -111,6 +114,7 @@ class Decoding:
             self._dtype,
             keep_dictionary=True,
             keep_templates=self._keep_templates,
+            keep_words=self._keep_words,
             reserve=reserve,
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.merge.order.word_numbers import WordNumbers
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.merge_plan import NUMBERED_BYTES, NUMBERED_STRINGS
 from compactor.resources.merge_stages import CHUNKS
@@ -41,6 +42,7 @@ class StringIds:
         max_strings: int = NUMBERED_STRINGS,
         max_bytes: int = NUMBERED_BYTES,
     ) -> None:
+        self.words = WordNumbers(budget)
         self._memory = Reservation(budget, CHUNKS)
         self._max_strings = max_strings
         self._max_bytes = max_bytes
