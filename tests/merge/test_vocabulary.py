@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -22,16 +20,15 @@ from tests.merge.test_memory import run_spilling
 from tests.merge.test_oracle import Merged
 from tests.merge.test_templates import data_of, messages
 from tests.support.fragments import sort_schema, write_fragment
-from tests.support.numbered_words import numbered_words
+from tests.support.numbered_words import number_words
 
 ROWS = 3000
 KNOBS = {"max_rows": 2500, "target_row_group_bytes": 100_000}
 
 
 @pytest.fixture(autouse=True)
-def _words() -> Iterator[None]:
-    with numbered_words():
-        yield
+def _words(monkeypatch: pytest.MonkeyPatch) -> None:
+    number_words(monkeypatch)
 
 
 @pytest.fixture
