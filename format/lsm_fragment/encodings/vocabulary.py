@@ -62,7 +62,7 @@ def encode_by_vocabulary(
     other chunks of the column was so encoded; then no sample is compressed.
     """
     size = data.nbytes
-    if size < MIN_TEXT_BYTES or not (is_decided or _may_recur(data)):
+    if size < MIN_TEXT_BYTES or not (is_decided or _may_pay(data)):
         return None
     most = MAX_NUMBERS_FRACTION if is_decided else _MAX_FIRST_NUMBERS
     ends = np.zeros(len(lengths) + 1, dtype=np.int64)
@@ -98,11 +98,13 @@ def node_of_words(words: Words, valid: npt.NDArray[np.bool_] | None, text_bytes:
     return replace(node, known_bytes=MAX_VALUE_BYTES * rows + text_bytes, text_bytes=text_bytes)
 
 
-def _may_recur(data: memoryview) -> bool:
-    """Returns whether the words of a sample recur, which those of random ids don't."""
+def _may_pay(data: memoryview) -> bool:
+    """Returns whether the words of a sample recur, which those of random ids don't, and are not too short."""
     sample = sampled_bytes(data)
     found = native.encodings.vocabulary.encode(
-        np.array([0, sample.nbytes]), native.as_bytes(sample), sample.nbytes
+        np.array([0, sample.nbytes]),
+        native.as_bytes(sample),
+        int(sample.nbytes * _MAX_FIRST_NUMBERS),
     )
     if found is None:
         return False
