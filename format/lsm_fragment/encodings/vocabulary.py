@@ -35,7 +35,7 @@ _MAX_DISTINCT: Final = 0.95
 """Leave text whose sample has more different words than this fraction of its words."""
 _MAX_FRACTION: Final = 0.85
 """Leave text of which a codec makes less than numbers and words take, divided by this."""
-_MAX_FIRST_NUMBERS: Final = 0.28
+_MAX_FIRST_NUMBERS: Final = 0.31
 """Leave text that takes more numbers for each byte, unless other chunks of the column have words: merges take
 time for each number, and a codec for each byte."""
 _MAX_NUMBERS: Final = (1 << 30) - 1
