@@ -18,7 +18,7 @@ from compactor.resources.merge_plan import WORD_TABLE_BYTES
 from lsm_fragment import native
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_worded
-from lsm_fragment.arrays.worded import WordedRows, expanded, renumbered, words_in
+from lsm_fragment.arrays.worded import expanded, renumbered
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.encodings import vocabulary
 from lsm_fragment.encodings.coding import decode_array, encode_array
@@ -170,30 +170,31 @@ def worded(array: pa.Array) -> pa.Array:
 def test_a_table_gives_words_of_many_chunks_the_same_numbers(
     chunks: list[list[str | None]],
 ) -> None:
-    table, known = WordTable(), None
+    table = WordTable()
     for values in chunks:
         array = pa.array(values, pa.string())
         start = len(values) // 3
-        found, rows = renumbered(worded(array).slice(start), table, known)
-        known = words_in(found)
-        assert len(known) == table.count
-        assert expanded(found).equals(array.slice(start))
-        assert rows.nbytes == WordedRows(found, table).nbytes
-    assert known is not None
-    assert len(known.unique()) == len(known)
+        found, rows = renumbered(worded(array).slice(start), table)
+        assert expanded(rows.with_words(found)).equals(array.slice(start))
+        copy = rows.copied(found.slice(1), 1)
+        assert expanded(copy.with_words(found.slice(1))).equals(array.slice(start + 1))
+        assert copy.nbytes == rows.nbytes - 8
+    sizes, words = table.listed(table.count)
+    ends = np.cumsum([0, *sizes.tolist()]).tolist()
+    assert len({words[a:b] for a, b in pairwise(ends)}) == len(sizes)
 
 
 def test_a_full_table_spells_further_words() -> None:
     table = WordTable()
     many = pa.array([f"w{n * 2654435761 % 2**32:08x}-" for n in range(60_000)])
     others = pa.array([f"v{n * 2654435761 % 2**32:08x}-" for n in range(60_000)])
-    first, _ = renumbered(worded(many), table, None)
-    second, _ = renumbered(worded(others), table, words_in(first))
+    first, rows = renumbered(worded(many), table)
+    second, other_rows = renumbered(worded(others), table)
     assert 65_000 < table.count <= 65_280
-    assert expanded(first).equals(many)
-    assert expanded(second).equals(others)
-    again, _ = renumbered(second, table, words_in(second))
-    assert expanded(again).equals(others)
+    assert expanded(rows.with_words(first)).equals(many)
+    assert expanded(other_rows.with_words(second)).equals(others)
+    again, rows = renumbered(other_rows.with_words(second), table)
+    assert expanded(rows.with_words(again)).equals(others)
 
 
 def test_the_memory_of_a_table_is_planned() -> None:

@@ -186,9 +186,8 @@ class ColumnCursors:
         return few
 
     def _spill(self, index: int, memory: Reservation) -> int:
-        self._inputs[index].put_back(
-            self._arrays[index].array.slice(int(self._fields[index, START]))
-        )
+        array, start = self._arrays[index], int(self._fields[index, START])
+        self._inputs[index].put_back(array.part(start, len(array.array) - start))
         self._left[index] = 0
         self._drop(index)
         return memory.free()

@@ -11,7 +11,7 @@ from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_worded
-from lsm_fragment.arrays.worded import WordedRows, renumbered, words_in
+from lsm_fragment.arrays.worded import WordedRows, renumbered
 from lsm_fragment.native.gather.words import WordTable
 
 
@@ -21,7 +21,6 @@ class WordNumbers:
     def __init__(self, budget: MemoryBudget) -> None:
         self._memory = Reservation(budget, CHUNKS)
         self._table: WordTable | None = None
-        self._words: pa.Array | None = None
 
     def numbered(self, array: pa.Array, memory: Reservation) -> tuple[pa.Array, WordedRows | None]:
         """Renumbers a worded array. Returns it, with its rows to be gathered, or its strings if there is no
@@ -34,14 +33,13 @@ class WordNumbers:
         table = self._table or self._begin()
         if table is None:
             return _in(memory, text(array)), None
-        array, rows = renumbered(array, table, self._words)
-        self._words = words_in(array)
+        array, rows = renumbered(array, table)
         memory.grow_beyond(max(0, array.get_total_buffer_size() + rows.nbytes - memory.size))
         return array, rows
 
     def forget(self) -> None:
         """Frees the memory of the words. No more rows may be gathered by them."""
-        self._table = self._words = None
+        self._table = None
         self._memory.free()
 
     def _begin(self) -> WordTable | None:

@@ -81,31 +81,18 @@ def text_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return offsets
 
 
-def renumbered(
-    array: pa.Array, table: WordTable, words: pa.Array | None
-) -> tuple[pa.Array, WordedRows]:
+def renumbered(array: pa.Array, table: WordTable) -> tuple[pa.Array, WordedRows]:
     """Returns a worded array with the numbers of a table, which learns its words, and its rows.
 
-    words: those of the table so far, to be kept if it learns none.
+    The array has no words, which the rows have: they would take memory for each array.
     """
     ends, data = number_ends(array)
     own, text = binary_parts(words_in(array))
     numbers, ends, offsets = table.renumbered(data, ends, native.as_bytes(text), own)
-    if words is None or len(words) < table.count:
-        words = strings_of(*table.listed())
     buffers = [validity_bitmap(array), pa.py_buffer(ends * np.int32(NUMBER_BYTES)), numbers]
     rows = pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count)
-    array = worded(rows, words)
+    array = worded(rows, pa.nulls(0, pa.string()))
     return array, WordedRows(array, table, offsets)
-
-
-def strings_of(sizes: npt.NDArray[np.uint8], text: bytes) -> pa.Array:
-    """Returns words as strings. sizes: the bytes of each. text: the words end to end."""
-    ends = np.zeros(len(sizes) + 1, dtype=np.int32)
-    np.cumsum(sizes, out=ends[1:])
-    return pa.Array.from_buffers(
-        pa.string(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(text)], 0
-    )
 
 
 def expanded(array: pa.Array) -> pa.Array:
@@ -122,14 +109,15 @@ def expanded(array: pa.Array) -> pa.Array:
 
 
 class WordedRows:
-    """The numbers of a worded array by a table of words, in native form. Keeps their memory alive."""
+    """The rows of a worded array by a table of words, in native form. Keeps their memory alive."""
 
     def __init__(
-        self, array: pa.Array, table: WordTable, offsets: npt.NDArray[np.int32] | None = None
+        self, array: pa.Array, table: WordTable, text_offsets: npt.NDArray[np.int32]
     ) -> None:
-        """array: one whose numbers are those of the table. offsets: see `text_offsets`."""
+        """array: one whose numbers are those of the table. text_offsets: those of rows in their text."""
         self.table = table
-        self._text_offsets = text_offsets(array) if offsets is None else offsets
+        self._known = table.count
+        self._text_offsets = text_offsets
         self._ends, numbers = number_ends(array)
         self._held = array
         self.text_address = _address(self._text_offsets)
@@ -141,6 +129,20 @@ class WordedRows:
     def nbytes(self) -> int:
         """The memory beside the array."""
         return self._text_offsets.nbytes + self._ends.nbytes
+
+    def copied(self, array: pa.Array, start: int) -> WordedRows:
+        """Returns the rows of an array that is a copy of some of these rows, from `start` on."""
+        offsets = self._text_offsets[start : start + len(array) + 1]
+        return WordedRows(array, self.table, offsets - offsets[0])
+
+    def with_words(self, array: pa.Array) -> pa.Array:
+        """Returns some of the rows with the words that they may have."""
+        sizes, text = self.table.listed(self._known)
+        ends = np.zeros(len(sizes) + 1, dtype=np.int32)
+        np.cumsum(sizes, out=ends[1:])
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+        words = pa.Array.from_buffers(pa.string(), len(sizes), buffers, 0)
+        return worded(numbers_with_nulls(array), words)
 
 
 def _address(values: npt.NDArray[Any]) -> int:

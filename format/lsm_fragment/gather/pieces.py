@@ -96,11 +96,16 @@ class GatherArray:
         self.variables = self._variables()
         """`fields` for the two variable arrays of a templated array."""
 
+    def part(self, start: int, rows: int) -> pa.Array:
+        """Returns some rows, which stand by themselves."""
+        array = self.array.slice(start, rows)
+        return array if self.words is None else self.words.with_words(array)
+
     def copied(self, start: int, rows: int) -> GatherArray:
         """Returns some rows in memory of their own."""
         array = copied(self.array.slice(start, rows))
         packed = None if self.packed is None else copied(self.packed)
-        words = None if self.words is None else WordedRows(array, self.words.table)
+        words = None if self.words is None else self.words.copied(array, start)
         return GatherArray(array, self.dtype, packed=packed, numbered=self._numbered, words=words)
 
     @property
@@ -229,7 +234,7 @@ class Pieces:
         kind, rows, start = self.fields[number, :3].tolist()
         if kind == NULLS:
             return pa.nulls(rows, self.dtype)
-        array = self.arrays[number].array.slice(start, rows)
+        array = self.arrays[number].part(start, rows)
         return text(array) if is_worded(array.type) else array
 
     def mark_nulls(self) -> None:

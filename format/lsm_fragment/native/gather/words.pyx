@@ -48,9 +48,14 @@ cdef class WordTable:
         """The number of words."""
         return self.known.count - BYTES
 
-    def listed(self):
-        """Returns the bytes of each word, and the words end to end."""
-        return words_of(&self.known)
+    def listed(self, int64_t count):
+        """Returns the bytes of each of the first `count` words, and these words end to end.
+
+        Any thread may call it, for words that were known when it got rows: others may be added meanwhile.
+        """
+        cdef Vocabulary first = self.known
+        first.count = BYTES + count
+        return words_of(&first)
 
     def renumbered(
         self, const uint8_t[::1] numbers, const int32_t[::1] ends, const uint8_t[::1] text, const int32_t[::1] word_ends
