@@ -201,6 +201,17 @@ def test_the_memory_of_a_table_is_planned() -> None:
     assert WORD_TABLE_BYTES == TABLE_BYTES
 
 
+def test_text_whose_numbers_might_be_too_many_to_count_is_expanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = forged()
+    for most, kept in ((11, True), (10, False)):
+        monkeypatch.setattr(vocabulary, "_MAX_KEPT_BYTES", most)
+        found = decode_array(pack_nodes(root), join_buffers(root), pa.string(), 3, keep_words=True)
+        assert is_worded(found.type) == kept
+        assert text(found).to_pylist() == ["at a.b", "", "at b!"]
+
+
 # --- what is chosen -------------------------------------------------------------------------
 
 

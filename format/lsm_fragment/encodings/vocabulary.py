@@ -39,6 +39,8 @@ _MAX_FIRST_NUMBERS: Final = 0.31
 """Leave text that takes more numbers for each byte, unless other chunks of the column have words: merges take
 time for each number, and a codec for each byte."""
 _MAX_NUMBERS: Final = (1 << 30) - 1
+_MAX_KEPT_BYTES: Final = 1 << 30
+"""Expand more text: if all of it had to be spelled, 32 bits would not count the bytes of the numbers."""
 
 
 class ByVocabulary(NamedTuple):
@@ -142,7 +144,8 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
     room = pa.allocate_buffer(width * (length + 1))
     offsets = np.frombuffer(room, dtype=f"i{width}")
     size, has_loose_bytes = native.encodings.vocabulary.measure(numbers, ends, sizes, offsets)
-    if keep.words and dtype.equals(pa.string()) and not has_loose_bytes:
+    may_stay = dtype.equals(pa.string()) and not has_loose_bytes and size <= _MAX_KEPT_BYTES
+    if keep.words and may_stay:
         charge(width * (length + 1))
         buffers = [validity, pa.py_buffer(ends * np.int32(NUMBER_BYTES)), stored]
         rows = pa.Array.from_buffers(pa.binary(), length, buffers, nulls)
