@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 import pyarrow
+from Cython.Build import Dependencies
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -16,6 +19,20 @@ _HOME = Path("format")
 _FOLDER = _HOME / "lsm_fragment/native"
 _SHARED = _FOLDER / "_cython.c"
 """Cython's code for arrays. Each module would otherwise compile it again, for half of the time of a build."""
+
+
+_cythonize = Dependencies.cythonize
+_one_at_a_time = Lock()
+
+
+def cythonize_alone(*modules: Any, **options: Any) -> Any:
+    """Translates modules to C, no two of them at the same time: Cython has state that threads would mix, so
+    that some builds fail. C compilers run beside it."""
+    with _one_at_a_time:
+        return _cythonize(*modules, **options)
+
+
+Dependencies.cythonize = cythonize_alone  # which Cython's part of the command below imports
 
 
 def _name(path: Path) -> str:
