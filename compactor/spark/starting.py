@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ _KEPT_LINES: Final = 50
 _TERM_SECONDS: Final = 1.0
 _QUIET_SECONDS: Final = 0.05
 _MAX_DRAIN_SECONDS: Final = 2.0
+_BEGINS_TRACEBACK: Final = "Traceback (most recent call last):"
+_HUNG_UP: Final = ("ConnectionResetError:", "BrokenPipeError:")
 
 
 class JvmStart:
@@ -121,12 +123,31 @@ class _Lines:
 
     def _read(self, reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace", closefd=False) as lines:
-            for line in lines:
+            for line in lines if "COMPACTOR_SPARK_LOG" in os.environ else _without_hang_ups(lines):
                 with self._lock:
                     if self._are_shown:
                         _show(line)
                     else:
                         self._kept.append(line)
+
+
+def _without_hang_ups(lines: Iterable[str]) -> Iterator[str]:
+    """The lines without what PySpark's daemon says when Spark hangs up on a process that it just asked for.
+
+    Spark does so whenever it gives up a stage, as the other tasks of that stage are not needed. The daemon
+    takes it for an error and writes a traceback, although nothing is wrong.
+    """
+    held: list[str] = []
+    for line in lines:
+        if held or line.rstrip() == _BEGINS_TRACEBACK:
+            held.append(line)
+            if len(held) > 1 and not line.startswith(" "):
+                if not (line.startswith(_HUNG_UP) and "pyspark/daemon.py" in "".join(held)):
+                    yield from held
+                held = []
+        else:
+            yield line
+    yield from held
 
 
 def _show(line: str) -> None:

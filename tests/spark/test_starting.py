@@ -66,6 +66,31 @@ def test_it_is_shown_if_spark_does_not_start() -> None:
     assert said("text", "fail") == ["plain", '{"event": "of a task"}', "late"]
 
 
+_HANGS_UP = """echo up; read end; cat >&2 <<'END'
+Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
+  File "/x/pyspark.zip/pyspark/serializers.py", line 602, in read_int
+    length = stream.read(4)
+ConnectionResetError: [Errno 104] Connection reset by peer
+Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
+MemoryError
+Traceback (most recent call last):
+  File "/x/ours.py", line 1, in call
+ConnectionResetError: [Errno 104] Connection reset by peer
+  indented
+Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
+END"""
+_HUNG_UP_LINES = _HANGS_UP.splitlines()[1:-1]
+
+
+def test_a_process_of_python_that_spark_hangs_up_on_says_nothing() -> None:
+    """Spark does so to tasks of a stage that it gives up. All other errors are shown, one cut short too."""
+    assert said("text", script=_HANGS_UP) == _HUNG_UP_LINES[5:]
+    assert said("text", script=_HANGS_UP, COMPACTOR_SPARK_LOG="warn") == _HUNG_UP_LINES
+
+
 @pytest.mark.parametrize(
     ("begins", "number"), [("", signal.SIGTERM), ("trap '' TERM; ", signal.SIGKILL)]
 )
