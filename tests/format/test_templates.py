@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -475,9 +476,9 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     search = template._search
     monkeypatch.setattr(vocabulary, "MIN_TEXT_BYTES", 1 << 40)
 
-    def noted(array: pa.Array, sample: template._Sample) -> template._Found:
+    def noted(array: pa.Array, *others: Any) -> template._Found:
         found.append(len(array))
-        return search(array, sample)
+        return search(array, *others)
 
     monkeypatch.setattr(template, "_search", noted)
     return found

@@ -10,20 +10,24 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from compactor.resources.merge_plan import WORD_TABLE_BYTES
 from lsm_fragment import native
+from lsm_fragment.arrays.sizes import running_totals
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_worded
-from lsm_fragment.arrays.worded import expanded, renumbered
+from lsm_fragment.arrays.worded import MAX_NUMBERS_FRACTION, expanded, renumbered
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.encodings import vocabulary
 from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
 from lsm_fragment.encodings.varlen import text_parts
+from lsm_fragment.gather.origins import Origins
+from lsm_fragment.gather.pieces import GatherArray, Span, pieces_of_spans
+from lsm_fragment.gather.words import gather_words
 from lsm_fragment.native.gather.words import TABLE_BYTES, WordTable
 from tests.format.test_decode import by_specification, constant, decoded, packed, with_nulls
 from tests.format.test_letters import TYPES, ids
@@ -174,7 +178,9 @@ def test_a_table_gives_words_of_many_chunks_the_same_numbers(
     for values in chunks:
         array = pa.array(values, pa.string())
         start = len(values) // 3
-        found, rows = renumbered(worded(array).slice(start), table)
+        made = renumbered(worded(array).slice(start), table)
+        assert made is not None
+        found, rows = made
         assert expanded(rows.with_words(found)).equals(array.slice(start))
         copy = rows.copied(found.slice(1), 1)
         assert expanded(copy.with_words(found.slice(1))).equals(array.slice(start + 1))
@@ -184,17 +190,64 @@ def test_a_table_gives_words_of_many_chunks_the_same_numbers(
     assert len({words[a:b] for a, b in pairwise(ends)}) == len(sizes)
 
 
-def test_a_full_table_spells_further_words() -> None:
+def test_a_full_table_has_no_room_for_other_words() -> None:
     table = WordTable()
-    many = pa.array([f"w{n * 2654435761 % 2**32:08x}-" for n in range(60_000)])
+    few = pa.array([f"w{n * 2654435761 % 2**32:08x}-" for n in range(30_000)])
     others = pa.array([f"v{n * 2654435761 % 2**32:08x}-" for n in range(60_000)])
-    first, rows = renumbered(worded(many), table)
-    second, other_rows = renumbered(worded(others), table)
-    assert 65_000 < table.count <= 65_280
-    assert expanded(rows.with_words(first)).equals(many)
-    assert expanded(other_rows.with_words(second)).equals(others)
-    again, rows = renumbered(other_rows.with_words(second), table)
-    assert expanded(rows.with_words(again)).equals(others)
+    first = renumbered(worded(few), table)
+    assert first is not None
+    assert renumbered(worded(others), table) is None
+    assert 60_000 < table.count <= 65_280
+    again, rows = renumbered(worded(few), table) or (None, None)
+    assert again is not None
+    assert rows is not None
+    assert expanded(rows.with_words(again)).equals(few)
+    assert again.equals(first[0])
+
+
+def test_an_array_that_spells_words_for_lack_of_room_gets_no_numbers() -> None:
+    """Ids and numbers are spelled by every writer."""
+    spelled = pa.array(["123456", "12345678901234567890", "9876a ", "b 2026112"])
+    assert renumbered(worded(spelled), WordTable()) is not None
+    many = pa.array([f"v{n * 2654435761 % 2**32:08x}-" for n in range(80_000)])
+    assert renumbered(worded(many), WordTable()) is None
+    for values in ((98, 98, 33), (49, 50, 32), (49, 50, 51), (49, 50, 51, 52, 53, 32)):
+        root = forged((256, 257, *values, 33), counts=packed(2, len(values), 1))
+        array = decode_array(pack_nodes(root), join_buffers(root), pa.string(), 3, keep_words=True)
+        assert renumbered(array, WordTable()) is None
+
+
+@given(st.lists(st.lists(TEXTS | st.none(), min_size=1), min_size=1, max_size=4))
+def test_gathered_rows_have_the_words_that_a_writer_finds_in_their_text(
+    chunks: list[list[str | None]],
+) -> None:
+    table, arrays = WordTable(), []
+    for values in chunks:
+        array, rows = renumbered(worded(pa.array(values, pa.string())), table) or (None, None)
+        assert array is not None
+        arrays.append(GatherArray(array, pa.string(), words=rows))
+    assume(any(array.words is not None for array in arrays))
+    lengths = [len(values) for values in chunks]
+    sources = np.repeat(np.arange(len(chunks)), lengths)[::-1].astype(np.uint16)
+    (pieces,) = pieces_of_spans(
+        [[Span([array], 0, rows)] for array, rows in zip(arrays, lengths, strict=True)]
+    )
+    strings, words = gather_words(pieces, Origins.of(sources, len(chunks)))
+    expected = [value for values in reversed(chunks) for value in values]
+    assert strings.to_pylist() == expected
+    _, sizes, data = text_parts(strings)
+    found = native.encodings.vocabulary.encode(
+        running_totals(sizes), native.as_bytes(data), data.nbytes
+    )
+    most = int(data.nbytes * MAX_NUMBERS_FRACTION)
+    assert found is not None
+    if len(found[0]) > 2 * most:
+        assert words is None
+    else:
+        assert words is not None
+        assert [bytes(words.numbers), words.counts.tolist(), words.sizes.tolist(), words.text] == [
+            bytes(found[0]), found[1].tolist(), found[2].tolist(), found[3]
+        ]  # fmt: skip
 
 
 def test_the_memory_of_a_table_is_planned() -> None:

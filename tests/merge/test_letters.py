@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,7 +13,7 @@ from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.encodings import choice, letters
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.node import Encoding, Node
-from lsm_fragment.encodings.template import Precedent, encode_by_templates
+from lsm_fragment.encodings.template import encode_by_templates
 from tests.format.test_letters import ids, uuids
 from tests.merge.test_codes import encodings, interleaved, merged_rows
 from tests.merge.test_oracle import Merged
@@ -26,9 +28,9 @@ def _no_templates_of_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves ids of random letters text, whatever templates take for them."""
     by_templates, as_strings = encode_by_templates, encode_strings
 
-    def chosen(array: pa.Array, precedent: Precedent | None = None) -> Node | None:
+    def chosen(array: pa.Array, *known: Any) -> Node | None:
         is_packed = as_strings(array).encoding is Encoding.LETTERS
-        return None if is_packed else by_templates(array, precedent)
+        return None if is_packed else by_templates(array, *known)
 
     monkeypatch.setattr(choice, "encode_by_templates", chosen)
 

@@ -140,9 +140,9 @@ def noted_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     search = template._search
 
-    def noted(array: pa.Array, sample: Any) -> Any:
+    def noted(array: pa.Array, *others: Any) -> Any:
         found.append(len(array))
-        return search(array, sample)
+        return search(array, *others)
 
     monkeypatch.setattr(template, "_search", noted)
     return found

@@ -21,7 +21,7 @@ from lsm_fragment.arrays.joining import without_unused
 from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
 from lsm_fragment.arrays.types import is_templated, is_worded
-from lsm_fragment.arrays.worded import numbers_in, numbers_with_nulls, worded, words_in
+from lsm_fragment.arrays.worded import expanded
 from lsm_fragment.gather.pieces import GatherArray, Span
 from lsm_fragment.keys.normalised import KeyColumns, KeyLayout
 
@@ -337,8 +337,6 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
     match parts:
         case [array]:
             return array
-        case [numbers, words] if pt.is_binary(numbers.type):
-            return worded(numbers, words)
         case [indices, values]:
             return pa.DictionaryArray.from_arrays(indices, values, safe=False)
         case _:
@@ -367,10 +365,6 @@ def _held_bytes(array: pa.Array) -> npt.NDArray[np.float64]:
     if is_templated(array.type):
         variables = cumulative_bytes(numbers_of(array)) + cumulative_bytes(texts_of(array))
         return _held_bytes(coded_templates(array)) + variables
-    if is_worded(array.type):
-        words = np.linspace(0, words_in(array).nbytes, len(array) + 1)
-        held: npt.NDArray[np.float64] = words + cumulative_bytes(numbers_in(array))
-        return held
     if pt.is_dictionary(array.type):
         values = np.diff(cumulative_bytes(array.dictionary))
         if not len(values):
@@ -383,11 +377,12 @@ def _held_bytes(array: pa.Array) -> npt.NDArray[np.float64]:
 
 def _divided(array: pa.Array) -> list[pa.Array]:
     """Returns the array, or codes and dictionary, the latter without values that no code points to; of a
-    templated array also the variables."""
+    templated array also the variables, and of a worded one the strings: each part would have most of the
+    words."""
     if is_templated(array.type):
         return [*_divided(coded_templates(array)), numbers_of(array), texts_of(array)]
     if is_worded(array.type):
-        return [numbers_with_nulls(array), words_in(array)]
+        return [expanded(array)]
     if not pt.is_dictionary(array.type):
         return [array]
     array = without_unused(array)

@@ -15,40 +15,40 @@ from lsm_fragment.arrays.worded import WordedRows, renumbered
 from lsm_fragment.native.gather.words import WordTable
 
 
+class _ReservedTable(WordTable):
+    """A table with its memory, which is free once nobody has rows of the table any more."""
+
+    def __init__(self, memory: Reservation) -> None:
+        self.memory = memory
+
+
 class WordNumbers:
-    """The words of one column that have come so far. Those for which there is no room are spelled."""
+    """The words of one column that have come so far."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        self._memory = Reservation(budget, CHUNKS)
+        self._budget = budget
         self._table: WordTable | None = None
 
     def numbered(self, array: pa.Array, memory: Reservation) -> tuple[pa.Array, WordedRows | None]:
         """Renumbers a worded array. Returns it, with its rows to be gathered, or its strings if there is no
-        memory for its words. Any other array comes back as it is. memory: the array's, which grows.
+        room for its words. Any other array comes back as it is. memory: the array's, which is made to fit.
 
         Raises what `Reservation.grow` raises.
         """
         if not is_worded(array.type):
             return array, None
         table = self._table or self._begin()
-        if table is None:
-            return _in(memory, text(array)), None
-        array, rows = renumbered(array, table)
-        memory.grow_beyond(max(0, array.get_total_buffer_size() + rows.nbytes - memory.size))
+        found = None if table is None else renumbered(array, table)
+        array, rows = found or (text(array), None)
+        memory.resize(array.get_total_buffer_size() + (0 if rows is None else rows.nbytes))
         return array, rows
 
     def forget(self) -> None:
-        """Frees the memory of the words. No more rows may be gathered by them."""
+        """Drops the words."""
         self._table = None
-        self._memory.free()
 
     def _begin(self) -> WordTable | None:
-        if self._memory.try_grow(WORD_TABLE_BYTES):
-            self._table = WordTable()
+        memory = Reservation(self._budget, CHUNKS)
+        if memory.try_grow(WORD_TABLE_BYTES):
+            self._table = _ReservedTable(memory)
         return self._table
-
-
-def _in(memory: Reservation, array: pa.Array) -> pa.Array:
-    """Returns the array, after its memory has grown to hold it."""
-    memory.grow(max(0, array.get_total_buffer_size() - memory.size))
-    return array

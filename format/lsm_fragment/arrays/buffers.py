@@ -91,6 +91,12 @@ def address_of(buffer: pa.Buffer | None) -> int:
     return 0 if buffer is None else int(buffer.address)
 
 
+def address_of_values(values: npt.NDArray[Any]) -> int:
+    """Returns the address of an array's values, for native code that outlives no reference to the array."""
+    address: int = values.__array_interface__["data"][0]
+    return address
+
+
 def dictionary_codes(array: pa.Array) -> npt.NDArray[Any]:
     """Returns the codes of a dictionary-coded array, without copying; null places hold anything."""
     dtype = int_dtype(array.indices.type)

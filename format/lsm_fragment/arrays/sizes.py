@@ -20,7 +20,8 @@ from lsm_fragment.arrays.buffers import (
 from lsm_fragment.arrays.dictionaries import is_same_memory
 from lsm_fragment.arrays.moves import list_parts, present_items
 from lsm_fragment.arrays.templated import max_text_bytes, text_lengths
-from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated
+from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_templated, is_worded
+from lsm_fragment.arrays.worded import text_offsets
 
 I64 = npt.NDArray[np.int64]
 _LENGTH_BITS: Final = 32
@@ -41,6 +42,8 @@ def cumulative_bits(array: pa.Array) -> I64:
     dtype, length = array.type, len(array)
     if is_templated(dtype):
         return _with_lengths(8 * running_totals(text_lengths(array)))
+    if is_worded(dtype):
+        return _with_lengths(8 * text_offsets(array).astype(np.int64))
     if pt.is_dictionary(dtype):
         return running_totals(_dictionary_sizes(array))
     if is_binary_like(dtype):

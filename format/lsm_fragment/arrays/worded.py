@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment import native
-from lsm_fragment.arrays.buffers import binary_parts, validity_bitmap
+from lsm_fragment.arrays.buffers import address_of_values, binary_parts, validity_bitmap
 from lsm_fragment.arrays.types import WORDED_TYPE
 from lsm_fragment.native.gather.words import WordTable
 
@@ -81,14 +81,18 @@ def text_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
     return offsets
 
 
-def renumbered(array: pa.Array, table: WordTable) -> tuple[pa.Array, WordedRows]:
-    """Returns a worded array with the numbers of a table, which learns its words, and its rows.
+def renumbered(array: pa.Array, table: WordTable) -> tuple[pa.Array, WordedRows] | None:
+    """Returns a worded array with the numbers of a table, which learns its words, and its rows; None if some
+    word has no number: the table has no room, or the array spells what another would not.
 
     The array has no words, which the rows have: they would take memory for each array.
     """
     ends, data = number_ends(array)
     own, text = binary_parts(words_in(array))
-    numbers, ends, offsets = table.renumbered(data, ends, native.as_bytes(text), own)
+    found = table.renumbered(data, ends, native.as_bytes(text), own)
+    if found is None:
+        return None
+    numbers, ends, offsets = found
     buffers = [validity_bitmap(array), pa.py_buffer(ends * np.int32(NUMBER_BYTES)), numbers]
     rows = pa.Array.from_buffers(pa.binary(), len(array), buffers, array.null_count)
     array = worded(rows, pa.nulls(0, pa.string()))
@@ -120,9 +124,9 @@ class WordedRows:
         self._text_offsets = text_offsets
         self._ends, numbers = number_ends(array)
         self._held = array
-        self.text_address = _address(self._text_offsets)
+        self.text_address = address_of_values(self._text_offsets)
         """That of the offsets of rows in their text."""
-        self.addresses = _address(numbers), _address(self._ends)
+        self.addresses = address_of_values(numbers), address_of_values(self._ends)
         """Those of the numbers, and of the offsets of rows in them."""
 
     @property
@@ -143,11 +147,6 @@ class WordedRows:
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
         words = pa.Array.from_buffers(pa.string(), len(sizes), buffers, 0)
         return worded(numbers_with_nulls(array), words)
-
-
-def _address(values: npt.NDArray[Any]) -> int:
-    address: int = values.__array_interface__["data"][0]
-    return address
 
 
 def _sizes(array: pa.Array) -> npt.NDArray[Any]:

@@ -59,8 +59,7 @@ from lsm_fragment.encodings.packed import encode_backed_ints, sampled, survey
 from lsm_fragment.encodings.plain import encode_bool, encode_plain, encode_wide, plain_is_dense
 from lsm_fragment.encodings.struct import encode_structs
 from lsm_fragment.encodings.template import Precedent, encode_by_templates, encode_templated
-from lsm_fragment.encodings.varlen import encode_varlen, text_parts
-from lsm_fragment.encodings.vocabulary import node_of_words
+from lsm_fragment.encodings.varlen import encode_varlen
 
 _WIDE_BITS: Final = 4
 """Try other integer encodings once bit-packing needs more than this many bits per value."""
@@ -74,8 +73,8 @@ def encode_root(
     words: Words | None,
     precedent: Precedent | None,
 ) -> Node:
-    """Encodes a plain array, a templated one, or strings that may become templates, or whose words are
-    numbered."""
+    """Encodes a plain array, a templated one, or strings that may become templates. words: those of strings,
+    if they are known."""
     if array.null_count == len(array):
         return encode(array)
     if is_templated(array.type):
@@ -83,20 +82,21 @@ def encode_root(
         return encode_templated(array, seen.alphabets, seen.text_bytes) or encode_strings(
             joined(array)
         )
-    if words is not None and is_string(array.type):
-        valid, _, data = text_parts(array)
-        return node_of_words(words, valid, data.nbytes)
     if is_string(array.type):
         coded = None if is_decided else encode_by_sampled_dictionary(array, encode_undivided)
-        return coded or encode_by_templates(array, precedent) or _encode_text(array, precedent)
+        return (
+            coded
+            or encode_by_templates(array, precedent, words)
+            or _encode_text(array, precedent, words)
+        )
     return encode(array, is_decided=is_decided)
 
 
-def _encode_text(array: pa.Array, precedent: Precedent | None) -> Node:
+def _encode_text(array: pa.Array, precedent: Precedent | None, words: Words | None) -> Node:
     """Encodes strings without templates, as those of the column's chunks before."""
     if precedent is None:
-        return encode_strings(array)
-    node = encode_strings(array, by_vocabulary=precedent.by_vocabulary)
+        return encode_strings(array, words=words)
+    node = encode_strings(array, by_vocabulary=precedent.by_vocabulary, words=words)
     precedent.note_text(by_vocabulary=node.encoding is Encoding.VOCABULARY)
     return node
 

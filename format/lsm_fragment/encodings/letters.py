@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import bits_of
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets, is_string
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import MAX_VALUE_BYTES, Buffer, Encoding, Node, with_validity
@@ -106,16 +107,23 @@ _MIN_LETTERS: Final = 1024
 """Below this size, letter packing does not pay for storing its alphabet."""
 
 
-def encode_strings(array: pa.Array, *, by_vocabulary: bool | None = None) -> Node:
+def encode_strings(
+    array: pa.Array, *, by_vocabulary: bool | None = None, words: Words | None = None
+) -> Node:
     """Encodes strings or binaries without a dictionary: by LETTERS unless a codec clearly saves more, else by
-    VOCABULARY if that saves enough, else by VARLEN. by_vocabulary: whether it does, if that is known."""
+    VOCABULARY if that saves enough, else by VARLEN.
+
+    by_vocabulary: whether it does, if that is known. words: those of the strings, if they are known.
+    """
     valid, lengths, data = text_parts(array)
     is_text = is_string(array.type)
     common = _common_length(lengths, data.nbytes)
     packed = _by_letters(data, common, is_text=is_text)
     if packed is None:
         if by_vocabulary is not False:
-            found = encode_by_vocabulary(valid, lengths, data, is_decided=bool(by_vocabulary))
+            found = encode_by_vocabulary(
+                valid, lengths, data, is_decided=bool(by_vocabulary), words=words
+            )
             if found is not None:
                 return found.node
         return varlen_node(valid, lengths, data, is_dense=not is_text and is_noise(data))

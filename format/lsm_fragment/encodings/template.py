@@ -42,6 +42,7 @@ from lsm_fragment.arrays.templated import (
     texts_of,
 )
 from lsm_fragment.arrays.types import is_string
+from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.allowance import may_be_large
 from lsm_fragment.encodings.integers import encode_ints
@@ -158,7 +159,7 @@ class Precedent:
 class _Found(NamedTuple):
     """What a search has found."""
 
-    words: VaryingWords | None = None
+    varying: VaryingWords | None = None
     """The words that are variables; None if text is better than templates, as far as a sample tells."""
     by_words: Node | None = None
     """The strings by a vocabulary, if that is better than text."""
@@ -166,38 +167,41 @@ class _Found(NamedTuple):
     """Whether a vocabulary was tried."""
 
 
-def encode_by_templates(array: pa.Array, precedent: Precedent | None = None) -> Node | None:
+def encode_by_templates(
+    array: pa.Array, precedent: Precedent | None = None, words: Words | None = None
+) -> Node | None:
     """Encodes strings by templates and variables, or by a vocabulary where that is better and was tried; None
     if text is better.
 
-    precedent: of the column's chunks before, changed by this one.
+    precedent: of the column's chunks before, changed by this one. words: those of the strings, if they are
+    known.
     """
     sample = _Sample(_stretch(array))
     if len(sample.strings) < _MIN_TEMPLATED:
         return None
     if precedent is not None:
-        holds, words = precedent.use(len(array))
-        if holds and words is None:
+        holds, varying = precedent.use(len(array))
+        if holds and varying is None:
             return None
-        if words is not None and (node := _encoded(array, sample, words)) is not None:
+        if varying is not None and (node := _encoded(array, sample, varying)) is not None:
             return node
-    found = _search(array, sample)
-    node = None if found.words is None else _encoded(array, sample, found.words)
+    found = _search(array, sample, words)
+    node = None if found.varying is None else _encoded(array, sample, found.varying)
     if precedent is not None:
-        precedent.note(None if node is None else found.words, len(array))
+        precedent.note(None if node is None else found.varying, len(array))
         if found.has_tried:
             precedent.note_text(by_vocabulary=found.by_words is not None)
     return node or found.by_words
 
 
-def _search(array: pa.Array, sample: _Sample) -> _Found:
+def _search(array: pa.Array, sample: _Sample, words: Words | None) -> _Found:
     """Looks for words that are variables, and tries a vocabulary before."""
     if (found := sample.divided(NO_VARYING_WORDS)) is None:
         return _Found()
     estimate = _all_templates(found)
     if sample.rarity(found) <= _RARE and not has_many_templates(estimate, len(array)):
         return _Found(NO_VARYING_WORDS)
-    tried = encode_by_vocabulary(*text_parts(array))
+    tried = encode_by_vocabulary(*text_parts(array), words=words)
     if tried is not None and tried.fraction <= _MUCH:
         return _Found(None, tried.node, has_tried=True)
     found_words = _searched_words(array, sample, estimate)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from lsm_fragment import native
 from lsm_fragment.arrays.buffers import binary_parts, valid_mask
+from lsm_fragment.arrays.sizes import running_totals
 from lsm_fragment.arrays.types import is_binary_like, is_large_offsets
 from lsm_fragment.arrays.worded import MAX_NUMBERS_FRACTION, NUMBER_BYTES, Words, worded
 from lsm_fragment.blocks.compression import compressed_bytes
@@ -39,7 +40,7 @@ _MAX_FIRST_NUMBERS: Final = 0.31
 """Leave text that takes more numbers for each byte, unless other chunks of the column have words: merges take
 time for each number, and a codec for each byte."""
 _MAX_NUMBERS: Final = (1 << 30) - 1
-_MAX_KEPT_BYTES: Final = 1 << 30
+_MAX_KEPT_BYTES: Final = (1 << 30) - 1
 """Expand more text: if all of it had to be spelled, 32 bits would not count the bytes of the numbers."""
 
 
@@ -57,30 +58,37 @@ def encode_by_vocabulary(
     data: memoryview,
     *,
     is_decided: bool = False,
+    words: Words | None = None,
 ) -> ByVocabulary | None:
     """Encodes text by its words; None if that saves too little.
 
     valid, lengths, data: see `lsm_fragment.encodings.varlen.text_parts`. is_decided: whether the text of
-    other chunks of the column was so encoded; then no sample is compressed.
+    other chunks of the column was so encoded; then no sample is compressed. words: those of the text, if they
+    are known.
     """
     size = data.nbytes
     if size < MIN_TEXT_BYTES or not (is_decided or _may_pay(data)):
         return None
-    most = MAX_NUMBERS_FRACTION if is_decided else _MAX_FIRST_NUMBERS
-    ends = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    found = native.encodings.vocabulary.encode(ends, native.as_bytes(data), int(size * most))
-    if found is None:
+    most = int(size * (MAX_NUMBERS_FRACTION if is_decided else _MAX_FIRST_NUMBERS))
+    words = words or _words_of(lengths, data, most)
+    if words is None or len(words.numbers) > NUMBER_BYTES * most:
         return None
-    words = Words(*found)
     fraction = 0 if is_decided else _fraction(data, words)
     if fraction > _MAX_FRACTION:
         return None
-    return ByVocabulary(node_of_words(words, valid, size), fraction)
+    return ByVocabulary(_node(words, valid, size), fraction)
 
 
-def node_of_words(words: Words, valid: npt.NDArray[np.bool_] | None, text_bytes: int) -> Node:
-    """Returns the node of text whose words are numbered. text_bytes: the bytes of the text."""
+def _words_of(lengths: npt.NDArray[Any], data: memoryview, max_numbers: int) -> Words | None:
+    """Numbers the words of text; None if that takes more numbers."""
+    found = native.encodings.vocabulary.encode(
+        running_totals(lengths), native.as_bytes(data), max_numbers
+    )
+    return None if found is None else Words(*found)
+
+
+def _node(words: Words, valid: npt.NDArray[np.bool_] | None, text_bytes: int) -> Node:
+    """text_bytes: the bytes of the text."""
     vocabulary = Node(
         encoding=Encoding.VARLEN,
         length=len(words.sizes),
@@ -103,15 +111,10 @@ def node_of_words(words: Words, valid: npt.NDArray[np.bool_] | None, text_bytes:
 def _may_pay(data: memoryview) -> bool:
     """Returns whether the words of a sample recur, which those of random ids don't, and are not too short."""
     sample = sampled_bytes(data)
-    found = native.encodings.vocabulary.encode(
-        np.array([0, sample.nbytes]),
-        native.as_bytes(sample),
-        int(sample.nbytes * _MAX_FIRST_NUMBERS),
-    )
-    if found is None:
+    words = _words_of(np.array([sample.nbytes]), sample, int(sample.nbytes * _MAX_FIRST_NUMBERS))
+    if words is None:
         return False
-    numbers, _, sizes, _ = found
-    return len(sizes) <= _MAX_DISTINCT * len(numbers) / NUMBER_BYTES
+    return len(words.sizes) <= _MAX_DISTINCT * len(words.numbers) / NUMBER_BYTES
 
 
 def _fraction(data: memoryview, words: Words) -> float:
@@ -144,8 +147,8 @@ def decode(reader: ChunkReader, dtype: pa.DataType, length: int, keep: Keep) -> 
     room = pa.allocate_buffer(width * (length + 1))
     offsets = np.frombuffer(room, dtype=f"i{width}")
     size, has_loose_bytes = native.encodings.vocabulary.measure(numbers, ends, sizes, offsets)
-    may_stay = dtype.equals(pa.string()) and not has_loose_bytes and size <= _MAX_KEPT_BYTES
-    if keep.words and may_stay:
+    are_kept = keep.words and dtype.equals(pa.string())
+    if are_kept and not has_loose_bytes and size <= _MAX_KEPT_BYTES:
         charge(width * (length + 1))
         buffers = [validity, pa.py_buffer(ends * np.int32(NUMBER_BYTES)), stored]
         rows = pa.Array.from_buffers(pa.binary(), length, buffers, nulls)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.buffers import address_of, fixed_width_bytes
+from lsm_fragment.arrays.buffers import address_of, address_of_values, fixed_width_bytes
 from lsm_fragment.arrays.joining import copied
 from lsm_fragment.arrays.nested_bytes import offset_type
 from lsm_fragment.arrays.sizes import heaviest_value_bytes, nulls_bytes
@@ -156,7 +156,7 @@ class GatherArray:
         if self._numbered is None:
             return _NO_IDS
         numbers, series, stop = self._numbered
-        return numbers.__array_interface__["data"][0], series, stop
+        return address_of_values(numbers), series, stop
 
     def _variables(self) -> tuple[tuple[int, ...], ...]:
         if self.kind != TEMPLATES:

@@ -12,8 +12,8 @@ from lsm_fragment.gather.table import Table
 
 
 def gather_words(pieces: Pieces, origins: Origins) -> tuple[pa.Array, Words | None]:
-    """Gathers pieces of which at least one is worded. Returns their strings, and the words of all if all
-    pieces are worded, unless they hardly recur.
+    """Gathers pieces of which at least one is worded. Returns their strings, and their words where those are
+    known without looking at the strings: then they are the words that a writer would find in these.
 
     Raises `pa.ArrowInvalid` if the strings exceed 32-bit offsets.
     """

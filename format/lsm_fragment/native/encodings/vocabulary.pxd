@@ -27,6 +27,7 @@ cdef enum:
     NUMBERS = 1 << 16
     NUMBER = NUMBERS - 1  # the bits of an entry that are a word's number; the others are of its hash
     PROBES = 16  # entries of the table that are looked at for a word: bounds what a hostile text takes
+    MAX_DIGITS = 4  # letters and digits of a word that begins with a digit: longer ones hardly recur, and are spelled
     MIN_BITS = 10
     MAX_BITS = 17  # of the number of entries
 
@@ -47,6 +48,15 @@ cdef struct Vocabulary:
 cdef enum:
     # The memory of a vocabulary, of which most is not touched if it has few words.
     HELD_BYTES = NUMBERS * 17 + (4 << MAX_BITS)
+
+
+cdef inline bint is_digit(int64_t byte) noexcept nogil:
+    return <uint64_t>(byte - 48) < 10
+
+
+cdef inline bint is_letter(int64_t byte) noexcept nogil:
+    """Returns whether a byte is a letter or a digit of ASCII."""
+    return is_digit(byte) or <uint64_t>((byte | 32) - 97) < 26
 
 
 cdef inline Vocabulary empty(void* memory) noexcept nogil:
@@ -92,9 +102,10 @@ cdef inline uint32_t tag_of(uint64_t hashed) noexcept nogil:
 cdef inline void enter(Vocabulary* known, int64_t number) noexcept nogil:
     """Enters a word of the vocabulary into its table."""
     cdef uint64_t hashed = hash_of_word(known.words[number])
-    cdef uint64_t mask = (<uint64_t>1 << known.bits) - 1, entry = hashed >> (64 - known.bits)
+    cdef uint64_t mask = (<uint64_t>1 << known.bits) - 1, entry = hashed >> (64 - known.bits), step = 0
     while known.table[entry]:
-        entry = (entry + 1) & mask
+        step += 1
+        entry = (entry + step) & mask
     known.table[entry] = tag_of(hashed) | <uint32_t>number
 
 
@@ -129,7 +140,7 @@ cdef inline int64_t number_of(Vocabulary* known, Word word, int64_t size) noexce
     cdef uint32_t tag = tag_of(hashed), found
     cdef int64_t number
     cdef int probe
-    for probe in range(PROBES):
+    for probe in range(1, PROBES + 1):
         found = known.table[entry]
         if not found:
             return added(known, word, size) if has_room(known) else 0
@@ -142,7 +153,7 @@ cdef inline int64_t number_of(Vocabulary* known, Word word, int64_t size) noexce
                 and known.sizes[number] == size
             ):
                 return number
-        entry = (entry + 1) & mask
+        entry = (entry + probe) & mask  # ever farther away, so that no run of entries fills up
     return 0
 
 

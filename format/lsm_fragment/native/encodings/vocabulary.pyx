@@ -10,10 +10,13 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.encodings.vocabulary cimport (
     BYTES,
     HELD_BYTES,
+    MAX_DIGITS,
     NUMBERS,
     SIZE,
     Vocabulary,
     empty,
+    is_digit,
+    is_letter,
     number_of,
     word_at,
 )
@@ -22,7 +25,6 @@ from lsm_fragment.native.words cimport WINDOW, lowest_bit, offset, places_of_let
 
 cdef enum:
     STRIP = 1 << 14  # bytes whose words are found before they are numbered
-    MAX_DIGITS = 4  # letters and digits of a word that begins with a digit: longer ones hardly recur, and are spelled
 
 MAX_WORD_BYTES = SIZE
 MAX_WORDS = NUMBERS - BYTES
@@ -66,14 +68,10 @@ cdef inline int64_t word_bytes(const uint8_t* text, int64_t size) noexcept nogil
     return length
 
 
-cdef inline bint is_digit(uint8_t byte) noexcept nogil:
-    return <uint8_t>(byte - 48) < 10
-
-
 cdef inline int64_t letters_in(const uint8_t* word, int64_t size) noexcept nogil:
     """Returns how many letters and digits of ASCII a word begins with."""
     cdef int64_t count = 0
-    while count < size and (is_digit(word[count]) or <uint8_t>((word[count] | 32) - 97) < 26):
+    while count < size and is_letter(word[count]):
         count += 1
     return count
 
@@ -82,15 +80,13 @@ cdef struct Numbering:
     # The numbers that were written so far.
     Vocabulary known
     uint16_t* out
-    uint16_t* end
+    uint16_t* end  # behind it is room for `SIZE` more
 
 
 cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, int64_t size) noexcept nogil:
-    """Writes the numbers of the bytes from `at` to `stop`, of `size`. Returns False if there is no room for them."""
+    """Writes the numbers of the bytes from `at` to `stop`, of `size`. Returns False if there are too many."""
     cdef int64_t length, letters, found, index
     while at < stop:
-        if to.end - to.out < SIZE:
-            return False
         length = word_bytes(data + at, stop - at)
         found = 0
         letters = letters_in(data + at, length) if is_digit(data[at]) else 0
@@ -105,6 +101,8 @@ cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t 
             for index in range(length):
                 to.out[index] = data[at + index]
             to.out += length
+        if to.out > to.end:
+            return False
         at += length
     return True
 
@@ -124,7 +122,7 @@ def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbe
     cdef uint16_t* row_start
     cdef bint fits = True
     memory = allocate_buffer(HELD_BYTES)
-    numbers = allocate_buffer(2 * max_numbers)
+    numbers = allocate_buffer(2 * (max_numbers + SIZE))
     counts = np.empty(rows, dtype=np.int32)
     cdef int32_t[::1] counted = counts
     to.known = empty(<void*><uintptr_t>memory.address)

@@ -16,7 +16,7 @@ class WordTable:
         ends: npt.NDArray[np.int32],
         text: npt.NDArray[np.uint8],
         word_ends: npt.NDArray[np.int32],
-    ) -> tuple[pa.Buffer, npt.NDArray[np.int32], npt.NDArray[np.int32]]: ...
+    ) -> tuple[pa.Buffer, npt.NDArray[np.int32], npt.NDArray[np.int32]] | None: ...
     def gathered(
         self,
         pieces: npt.NDArray[np.int64],

@@ -15,11 +15,14 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.encodings.vocabulary cimport (
     BYTES,
     HELD_BYTES,
+    MAX_DIGITS,
     NUMBERS,
     SIZE,
     Vocabulary,
     Word,
     empty,
+    is_digit,
+    is_letter,
     number_of,
     word_at,
     words_of,
@@ -28,6 +31,20 @@ from lsm_fragment.native.gil cimport release_gil, restore_gil
 
 
 TABLE_BYTES = HELD_BYTES
+
+
+cdef inline bint is_spelled_always(const uint16_t* numbers, int64_t count) noexcept nogil:
+    """Returns whether single bytes in a row are words that any vocabulary spells, so that none lacked a number."""
+    cdef int64_t at = 0, index, length
+    while at < count:
+        length = min(count - at, <int64_t>SIZE)
+        if length <= MAX_DIGITS or not is_digit(numbers[at]):
+            return False
+        for index in range(at, at + length):
+            if not is_letter(numbers[index]):
+                return False
+        at += length
+    return True
 
 
 cdef class WordTable:
@@ -61,71 +78,59 @@ cdef class WordTable:
         self, const uint8_t[::1] numbers, const int32_t[::1] ends, const uint8_t[::1] text, const int32_t[::1] word_ends
     ):
         """Returns the numbers of rows by this table (an Arrow buffer of uint16), and the ends of rows in them and in
-        their text.
+        their text; None if the table has no room for some word, or the array's words had none.
 
-        Words that it has no room for are spelled. numbers, ends: those by the words of an array, uint16, and the offsets
-        of rows in them. text, word_ends: the words end to end, and their offsets.
+        numbers, ends: those by the words of an array, uint16, and the offsets of rows in them. text, word_ends: the words
+        end to end, and their offsets.
         """
-        cdef int64_t rows = ends.shape[0] - 1, count = word_ends.shape[0] - 1, word, start, size, index, row, total = 0, written = 0
+        cdef int64_t rows = ends.shape[0] - 1, count = word_ends.shape[0] - 1, word, start, size, row, written = 0
         cdef int64_t first = ends[0], last = ends[rows], at
+        cdef int64_t checked = first  # bytes before this one are words that are always spelled
         cdef const uint16_t* source = <const uint16_t*>(&numbers[0] if numbers.shape[0] else NULL)
-        cdef bint are_spelled = False
+        cdef bint are_numbered = True
         cdef uint16_t[NUMBERS] by_number
         cdef int64_t readable = text.shape[0]
         cdef uint16_t number
-        cdef Word key
         cdef Vocabulary* known = &self.known
-        for index in range(BYTES):
-            by_number[index] = <uint16_t>index
-        state = release_gil(last - first)
-        for word in range(count):
-            start = word_ends[word]
-            size = word_ends[word + 1] - start
-            key = word_at(&text[start], size, readable - start)
-            number = <uint16_t>number_of(known, key, size)
-            by_number[BYTES + word] = number
-            are_spelled |= number == 0
-        total = last - first
-        if are_spelled:
-            for at in range(first, last):
-                word = <int64_t>source[at] - BYTES
-                if word >= 0 and by_number[BYTES + word] == 0:
-                    total += word_ends[word + 1] - word_ends[word] - 1
-        restore_gil(state)
-        out = allocate_buffer(2 * total)
+        out = allocate_buffer(2 * (last - first))
         new_ends = np.empty(rows + 1, dtype=np.int32)
         text_ends = np.empty(rows + 1, dtype=np.int32)
         cdef int32_t[::1] new = new_ends, in_text = text_ends
         cdef uint16_t* into = <uint16_t*><uintptr_t>out.address
-        cdef uint16_t* begin = into
+        state = release_gil(last - first)
+        for number in range(BYTES):
+            by_number[number] = number
+        for word in range(count):
+            start = word_ends[word]
+            size = word_ends[word + 1] - start
+            number = <uint16_t>number_of(known, word_at(&text[start], size, readable - start), size)
+            by_number[BYTES + word] = number
+            are_numbered &= number != 0
         new[0] = in_text[0] = 0
-        state = release_gil(total)
         for row in range(rows):
+            if not are_numbered:
+                break
             for at in range(ends[row], ends[row + 1]):
+                if source[at] < BYTES and at >= checked:
+                    checked = at + 1
+                    while checked < ends[row + 1] and source[checked] < BYTES:
+                        checked += 1
+                    are_numbered &= is_spelled_always(source + at, checked - at)
                 number = by_number[source[at]]
-                if number or source[at] == 0:
-                    into[0] = number
-                    into += 1
-                    written += known.sizes[number]
-                else:
-                    word = <int64_t>source[at] - BYTES
-                    start = word_ends[word]
-                    size = word_ends[word + 1] - start
-                    for index in range(size):
-                        into[index] = text[start + index]
-                    into += size
-                    written += size
-            new[row + 1] = <int32_t>(into - begin)
+                into[at - first] = number
+                written += known.sizes[number]
+            new[row + 1] = <int32_t>(ends[row + 1] - first)
             in_text[row + 1] = <int32_t>written
         restore_gil(state)
-        return out, new_ends, text_ends
+        return (out, new_ends, text_ends) if are_numbered else None
 
     def gathered(
         self, const int64_t[:, ::1] pieces, const int64_t[::1] firsts, const uint16_t[::1] origins, int64_t size,
         int64_t max_numbers,
     ):
         """Returns the text of rows in merged order (an Arrow buffer of `size` bytes), and what
-        `lsm_fragment.native.encodings.vocabulary.encode` returns of it: None if it has more than `max_numbers` numbers.
+        `lsm_fragment.native.encodings.vocabulary.encode` returns of it: None if it has more than `max_numbers` numbers, or
+        some word has no place in a vocabulary.
 
         pieces: for each the addresses of its array's numbers, 0 for nulls, and of the ends of rows, its first row there,
         and its rows. firsts, origins: see `lsm_fragment.native.gather.rows`.
@@ -139,18 +144,16 @@ cdef class WordTable:
         text = allocate_buffer(size + SIZE)
         numbers = allocate_buffer(2 * max_numbers)
         counts = np.empty(rows, dtype=np.int32)
-        memory = allocate_buffer(2 * sources * sizeof(int64_t) + NUMBERS * (sizeof(Word) + 1))
+        memory = allocate_buffer(HELD_BYTES + 2 * sources * sizeof(int64_t))
         cdef int32_t[::1] counted = counts
-        cdef int64_t* piece_of = <int64_t*><uintptr_t>memory.address
+        cdef int64_t* piece_of = <int64_t*>(<uint8_t*><uintptr_t>memory.address + HELD_BYTES)
         cdef int64_t* row_of = piece_of + sources
         cdef uint8_t* out = <uint8_t*><uintptr_t>text.address
         cdef uint16_t* into = <uint16_t*><uintptr_t>numbers.address
         cdef uint16_t* begin = into
         cdef uint16_t* end = into + max_numbers
         cdef bint fits = True
-        used.words = <Word*>(row_of + sources)
-        used.sizes = <uint8_t*>(used.words + NUMBERS)
-        used.count = BYTES
+        used = empty(<void*><uintptr_t>memory.address)
         for number in range(BYTES):
             by_number[number] = <uint16_t>number
         memset(&by_number[BYTES], 0, (NUMBERS - BYTES) * sizeof(uint16_t))
@@ -172,7 +175,6 @@ cdef class WordTable:
                 stop = ends[1]
                 if end - into < stop - ends[0]:
                     fits = False
-                    into = begin
                 counted[row] = stop - ends[0]
                 for at in range(ends[0], stop):
                     number = source[at]
@@ -180,10 +182,8 @@ cdef class WordTable:
                     out += known.sizes[number]
                     if fits:
                         if not by_number[number] and number:
-                            by_number[number] = <uint16_t>used.count
-                            used.words[used.count] = known.words[number]
-                            used.sizes[used.count] = known.sizes[number]
-                            used.count += 1
+                            by_number[number] = <uint16_t>number_of(&used, known.words[number], known.sizes[number])
+                            fits = by_number[number] != 0
                         into[0] = by_number[number]
                         into += 1
             row_of[origins[row]] += 1
