@@ -25,10 +25,13 @@ _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {
     exp.Median: "median", exp.Quantile: "quantile", exp.GroupConcat: "string_agg",
 }  # fmt: skip
 KNOWN: Final = (
-    "count, count(x), count(distinct x), count_if(x), sum(x), min(x), max(x), mean(x), avg(x), stddev(x), "
-    "stddev_pop(x), variance(x), var_pop(x), median(x), quantile(x, 0.95), first(x), last(x), min_by(x, y), "
-    "max_by(x, y), bool_and(x), bool_or(x), string_agg(x, ', ')"
+    "count, count(x), count(distinct x), count_if(x), sum(x), sum(distinct x), min(x), max(x), mean(x), "
+    "avg(x), avg(distinct x), stddev(x), stddev_pop(x), variance(x), var_pop(x), median(x), "
+    "quantile(x, 0.95), first(x), last(x), min_by(x, y), max_by(x, y), bool_and(x), bool_or(x), "
+    "string_agg(x, ', ')"
 )
+_DISTINCT: Final = ("count", "sum", "avg")
+"""Functions that differ once every value counts once."""
 _PLAIN_NAME: Final = re.compile(r"\s*count\s*(\(\s*\))?\s*", re.IGNORECASE)
 _MAX_SEPARATOR: Final = 1000
 _MAX_SHOWN: Final = 200
@@ -92,9 +95,10 @@ def _function(tree: exp.Expression) -> str:
             f"that is no call of an aggregate; known are {KNOWN}; compute with their results in a transform"
         )
     if isinstance(tree.this, exp.Distinct):
-        if function == "count":
-            return "count distinct"
-        raise SqlError("DISTINCT is for count only")
+        if function in _DISTINCT:
+            return f"{function} distinct"
+        if function not in ("min", "max"):
+            raise SqlError(f"DISTINCT is for {', '.join(_DISTINCT)}, min and max")
     return function
 
 
@@ -103,7 +107,7 @@ def _taken(function: str, tree: exp.Expression) -> tuple[Sequence[exp.Expression
     match function:
         case "count" if isinstance(tree.this, exp.Star):
             return [exp.true()], None
-        case "count distinct":
+        case _ if isinstance(tree.this, exp.Distinct):
             return _only(tree.this.expressions), None
         case "quantile":
             return [tree.this], _fraction(tree)

@@ -17,9 +17,16 @@ from pyarrow import types as pt
 
 from compactor.errors import DataError
 from compactor.pipelines.aggregate_calls import Call
+from compactor.pipelines.exact_sums import (
+    as_floats,
+    digits_of,
+    from_digits,
+    sum_type,
+    with_carries,
+)
 from compactor.pipelines.measures import check_type, is_flat, is_number, to_floats
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.moves import concat, take
+from lsm_fragment.arrays.moves import concat, keep, take
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import is_string, storage_type
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
@@ -57,6 +64,8 @@ class ValueRuns(ABC):
 
 
 class CountDistinct(ValueRuns):
+    """`count(distinct x)`."""
+
     type = pa.int64()
 
     def begin(self, counts: I64) -> None:
@@ -72,11 +81,64 @@ class CountDistinct(ValueRuns):
         keys = sort_keys([concat([*before, values])], (SortColumn("value"),))
         is_new = ~same_as_previous(keys)[len(before) :]
         is_new |= np.diff(groups, prepend=self._last_group) != 0
-        self._found += np.bincount(groups[is_new], minlength=len(self._found))
+        self.add_new(keep(values, is_new), groups[is_new])
         self._last, self._last_group = values.slice(len(values) - 1), int(groups[-1])
+
+    def add_new(self, _values: pa.Array, groups: I64) -> None:
+        """Takes values that come for the first time, with their groups."""
+        self._found += np.bincount(groups, minlength=len(self._found))
 
     def end(self) -> pa.Array:
         return pa.array(self._found)
+
+
+class SumDistinct(CountDistinct):
+    """`sum(distinct x)` and `avg(distinct x)`. Sums of integers and decimals are exact."""
+
+    def __init__(self, dtype: pa.DataType, what: str, *, is_mean: bool) -> None:
+        """what: the call, for errors."""
+        self._what = what
+        self._is_mean = is_mean
+        self._is_float = pt.is_floating(dtype)
+        self._sum_type = pa.float64() if self._is_float else sum_type(dtype)
+        self.type = pa.float64() if is_mean else self._sum_type
+
+    def begin(self, counts: I64) -> None:
+        super().begin(counts)
+        self._floats = np.zeros(len(counts))
+        self._digits: I64 | None = None
+
+    def add_new(self, values: pa.Array, groups: I64) -> None:
+        super().add_new(values, groups)
+        if self._is_float:
+            floats = to_floats(values).to_numpy()
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._floats += np.bincount(groups, floats, minlength=len(self._floats))
+            return
+        digits = digits_of(values)
+        if self._digits is None:
+            self._digits = np.zeros((len(self._found), digits.shape[1]), dtype=np.int64)
+        np.add.at(self._digits, groups, digits)
+        self._digits = with_carries(self._digits)
+
+    def end(self) -> pa.Array:
+        is_null = self._found == 0
+        if not self._is_mean and not self._is_float:
+            return self._exact(is_null)
+        totals = self._floats
+        if self._digits is not None:
+            totals = as_floats(self._digits, self._sum_type)
+        if self._is_mean:
+            totals = totals / np.maximum(self._found, 1)
+        return pa.array(totals, mask=is_null)
+
+    def _exact(self, is_null: npt.NDArray[np.bool_]) -> pa.Array:
+        if self._digits is None:
+            return pa.nulls(len(is_null), self.type)
+        try:
+            return from_digits(self._digits, is_null, self.type)
+        except pa.ArrowInvalid:
+            raise DataError(f"{self._what}: the sum does not fit into {self.type}") from None
 
 
 class Quantile(ValueRuns):
@@ -176,6 +238,13 @@ def _count_distinct(call: Call) -> ValueRuns:
     return CountDistinct()
 
 
+def _sum_distinct(call: Call) -> ValueRuns:
+    check_type(call, is_number, "is of numbers: cast it in the call or in a transform")
+    storage = storage_type(call.arguments[0].type)
+    storage = pa.int64() if pt.is_null(storage) else storage
+    return SumDistinct(storage, call.what, is_mean=call.function == "avg distinct")
+
+
 def _quantile(call: Call) -> ValueRuns:
     check_type(call, lambda t: is_number(t) or (pt.is_temporal(t) and not pt.is_interval(t)),
                "is of numbers and times: cast it in the call or in a transform")  # fmt: skip
@@ -189,6 +258,8 @@ def _texts_joined(call: Call) -> ValueRuns:
 
 _RUNS: Final[dict[str, Callable[[Call], ValueRuns]]] = {
     "count distinct": _count_distinct,
+    "sum distinct": _sum_distinct,
+    "avg distinct": _sum_distinct,
     "median": _quantile,
     "quantile": _quantile,
     "string_agg": _texts_joined,

@@ -46,6 +46,10 @@ class _Dialect(sqlglot.Dialect):
     """SQL in which only aggregates and window functions have classes of their own. Functions of one row keep
     the name and the arguments that their author gave them."""
 
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        """Leaves a path as it is written."""
+        return path
+
     class Parser(sqlglot.Parser):
         FUNCTIONS: ClassVar = {
             name: build
@@ -62,8 +66,13 @@ class _Dialect(sqlglot.Dialect):
         TRANSFORMS: ClassVar = {
             **sqlglot.Generator.TRANSFORMS,
             exp.If: lambda self, node: self.func("if", node.this, *_results(node)),
+            exp.JSONExtract: lambda self, node: self.binary(node, "->"),
+            exp.JSONExtractScalar: lambda self, node: self.binary(node, "->>"),
             exp.StrPosition: lambda self, node: self.func("strpos", node.this, node.args["substr"]),
         }
+
+        def array_sql(self, expression: exp.Array) -> str:
+            return f"[{self.expressions(expression, flat=True)}]"
 
         def column_sql(self, expression: exp.Column) -> str:
             return str(expression.meta.get(SHOWN) or super().column_sql(expression))

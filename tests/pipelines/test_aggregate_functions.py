@@ -65,6 +65,9 @@ CALLS: Final[dict[str, tuple[str, str]]] = {
     "first_b": ("first(t) FILTER (WHERE b)", "first(t ORDER BY r) FILTER (WHERE b)"),
     **{f"first_{c}": (f"first({c})", f"first({c} ORDER BY r)") for c in "ifdtw"},
     **{f"last_{c}": (f"last({c})", f"last({c} ORDER BY r)") for c in "ifdtw"},
+    **{f"sum_of_different_{c}": (f"sum(distinct {c})",) * 2 for c in "ifd"},
+    **{f"mean_of_different_{c}": (f"avg(distinct {c})",) * 2 for c in "ifd"},
+    "least_different": ("min(distinct i)",) * 2,
     **{f"different_{c}": (f"count(distinct {c})",) * 2 for c in "ifdtbw"},
     **{f"min_by_{c}": (f"min_by(t, {c})", f"arg_min(t, {c} ORDER BY r)") for c in "ifdtw"},
     **{f"max_by_{c}": (f"max_by(i, {c})", f"arg_max(i, {c} ORDER BY r)") for c in "idtw"},
@@ -233,7 +236,7 @@ def test_a_row_for_which_an_argument_fails_is_a_dead_letter(tmp_path: Path) -> N
     [
         "sum(t)", "avg(t)", "stddev(t)", "median(t)", "quantile(t, 0.5)", "quantile(i, 2)", "quantile(i, i)",
         "bool_and(i)", "count_if(i)", "string_agg(i)", "string_agg(t, i)", "string_agg(t, ',' ORDER BY i)",
-        "sum(distinct i)", "count(distinct i, t)", "count(i, t)", "min(i, t)", "max(l)", "first(l)",
+        "stddev(distinct i)", "count(distinct i, t)", "count(i, t)", "min(i, t)", "max(l)", "first(l)",
         "count(distinct l)", "sum(i) FILTER (WHERE i)", "sum(i) / count(*)", "sum(nix)", "sum(*)", "i",
         "sum(sum(i))", "mode(i)",
     ],

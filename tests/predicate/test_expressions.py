@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
@@ -22,12 +23,19 @@ from compactor.predicate.expressions.binder import _SPECIAL
 from compactor.predicate.expressions.functions import _ALIASES, FUNCTIONS
 from compactor.predicate.parse import parse_where
 from compactor.predicate.prune import UNKNOWN, Bounds, may_match
+from compactor.predicate.sql import parsed, with_instant
 from compactor.predicate.tree import matching
 from tests.support.wording import refuses
 
+ROME = ZoneInfo("Europe/Rome")
+EPOCH = date(1970, 1, 1)
 INTEGERS = [0, 1, -1, 2, 7, -7, 100, 2**53 + 1, 2**62, -(2**63), 2**63 - 1]
 FLOATS = [0.0, -0.0, 1.5, -2.5, 0.1, 2.0, 1e300, -1e300, math.inf, -math.inf, math.nan]
 TEXTS = ["", "a", "ab", "A", "ä", "a,b,c", "  x ", "%", "日本", "a\nb", "12", "x1y22", "aaa"]
+JSON_TEXTS = [
+    '{"a": "x", "b": {"c": [1, 2.5, {"d": "é"}]}}', '{"a": null, "x y": true}', '{"a": {"b": "\\"q\\""}}',
+    '[{"a": 7}, "s", null]', '"text"', "12", "null", " { } ", "{", "", '{"a.b": "dot", "a": -1}',
+]  # fmt: skip
 MOMENTS = [
     datetime(2026, 1, 31, 12, 30, 15, 123456),
     datetime(1969, 12, 31, 23, 59, 59, 999999),
@@ -50,6 +58,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "ts": (pa.timestamp("us"), MOMENTS),
     "us": (pa.timestamp("ms"), [m.replace(microsecond=0) for m in MOMENTS]),
     "day": (pa.date32(), [m.date() for m in MOMENTS]),
+    "j": (pa.string(), JSON_TEXTS),
     "tm": (pa.time64("us"), [time(0), time(1, 2, 3, 4), time(23, 59, 59)]),
     "ok": (pa.bool_(), [True, False]),
     "no": (pa.bool_(), [True, False]),
@@ -119,6 +128,18 @@ CAST(ts AS TIME) | CAST(d AS DECIMAL(12, 4))
 TRY_CAST(a AS INT) | TRY_CAST(a AS SMALLINT) | p::TINYINT | CAST(i AS DECIMAL(38, 10)) | CAST(a AS TEXT)
 CAST(ok AS TEXT)
 l[1] | l[-1] | l[p] | list_contains(l, 7) | list_contains(l, a) | array_contains(l, p) | contains(l, 1)
+list_contains([1, 2, -7], a) | list_contains(['a', 'ab'], s) | [1, 2][i] | length([1, 2, 3]) + a
+string_split(s, ',') | string_split(s, 'a')[2] | split(s, '') | md5(s) | sha256(t)
+date_diff('year', ts, us) | date_diff('quarter', ts, day) | date_diff('month', day, ts)
+date_diff('day', ts, us) | date_diff('hour', day, ts)
+date_diff('minute', us, ts) | date_diff('second', ts, us) | date_diff('millisecond', us, ts)
+strftime(ts, '%Y-%m-%d %H:%M:%S.%f') | strftime(day, '%d/%m/%y, %A %j') | strftime(ts, '%%%I%p %b %B %a')
+strftime(ts, '%G-W%V-%u %w %f%f') | strftime(ts, 'plain')
+ts + INTERVAL '-3 hours'
+json_extract_string(j, '$.a') | json_extract_string(j, 'x y') | json_extract_string(j, '$.b.c[0]')
+j ->> '$.a.b' | j ->> 'a.b' | j ->> '$."a.b"' | j ->> 0 | j ->> '$[0].a' | j ->> '$[-1]'
+json_valid(j) | CASE WHEN json_valid(j) THEN j ->> 'a' END
+json_extract(j, '$.b.c[2].d') | j -> '$.b' | j -> 'b' -> 'c' ->> 1 | j ->> '$' | lower(j ->> 'a') = 'x'
 m['a'] | m[s] | st.f | st.g.h | st['f'] | (st).g.h | cardinality(m) | st.f + 1 | length(st.g.h)
 """
 """Expressions that mean the same to DuckDB."""
@@ -149,6 +170,11 @@ MOVED = {
     "nanosecond(us)": "second(us) * 1000000000",
     "ts - day": "ts - day::TIMESTAMP",
     "epoch(us)": "epoch(us::TIMESTAMP)",
+    "epoch_ms(us)": "epoch_ms(us::TIMESTAMP)",
+    "ts - INTERVAL -3 hour": "ts + INTERVAL 3 hour",
+    "str_split(s, 'b')": "string_split(s, 'b')",
+    "datediff('day', day, ts)": "date_diff('day', day, ts)",
+    "strptime(strftime(ts, '%Y/%m/%d %H:%M:%S.%f'), '%Y/%m/%d %H:%M:%S.%f')": "ts",
 }
 """Expressions that DuckDB writes in another way."""
 
@@ -211,6 +237,14 @@ OTHERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "INTERVAL '1 quarter' + ts": lambda r: known(lambda t: months_later(t, 3))(r["ts"]),
     "day - day": lambda r: known(lambda _: timedelta(0))(r["day"]),
     # Decimals are divided exactly to a fixed number of digits, and the rest is cut off.
+    "strptime(s, '%y')": lambda r: known(lambda s: datetime.strptime(s, "%y"))(r["s"]),
+    "to_timestamp(p)": lambda r: known(lambda p: datetime.fromtimestamp(p, UTC))(r["p"]),
+    "to_timestamp(d)": lambda r: known(lambda d: datetime.fromtimestamp(float(d), UTC))(r["d"]),
+    # Mondays are counted, where DuckDB counts whole weeks.
+    "date_diff('week', us, day)": lambda r: known(
+        lambda t, d: ((d - EPOCH).days + 3) // 7 - ((t.date() - EPOCH).days + 3) // 7
+    )(r["us"], r["day"]),
+    "timezone('Europe/Rome', us)": lambda r: known(lambda t: t.replace(tzinfo=ROME))(r["us"]),
     "d / 4": lambda r: known(lambda d: d / 4)(r["d"]),
     "round(e)": lambda r: whole(r["e"]),
     "round(a, 1)": lambda r: r["a"],
@@ -322,6 +356,17 @@ def test_expressions_that_duckdb_takes_otherwise_mean_what_the_page_says(
         except (ArithmeticError, ValueError):
             wanted = FAILED
         assert alike(value, wanted), (text, value, wanted, row)
+
+
+@pytest.mark.parametrize("text", [*PAIRS, *OTHERS])
+def test_expressions_that_are_written_out_are_read_the_same(text: str) -> None:
+    """Reports and other processes get expressions as SQL."""
+    instant = datetime(2026, 1, 1, tzinfo=UTC)
+    written = with_instant(parsed(text), instant)
+    schema = pa.schema([(name, dtype) for name, (dtype, _) in VALUES.items()])
+    types = [Expression(each, schema, "node 't'").type for each in (text, written)]
+    assert types[0] == types[1]
+    assert with_instant(parsed(written), instant) == written
 
 
 def test_every_function_is_held_against_an_oracle() -> None:

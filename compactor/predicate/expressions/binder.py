@@ -17,7 +17,7 @@ from compactor.predicate.expressions.arithmetic import arithmetic, negated
 from compactor.predicate.expressions.bound import Bound, applied, constant, unknown
 from compactor.predicate.expressions.choosing import case, coalesce
 from compactor.predicate.expressions.conversion import cast_value
-from compactor.predicate.expressions.functions import FUNCTIONS, LIST_CONTAINS, called
+from compactor.predicate.expressions.functions import FUNCTIONS, JSON_PATHS, LIST_CONTAINS, called
 from compactor.predicate.expressions.json_values import json_contains, unwrapped
 from compactor.predicate.expressions.texts import joined
 from compactor.predicate.expressions.types import sql_type
@@ -30,6 +30,7 @@ from compactor.predicate.sql import (
     shown_node,
     whole_number,
 )
+from lsm_fragment.arrays.storage import to_storage
 
 Condition = Callable[[exp.Expression], Bound]
 """Binds a node of `CONDITIONS`."""
@@ -132,7 +133,7 @@ class Binder:
 
     def _interval(self, node: exp.Expression) -> Bound:
         unit = str(node.args.get("unit") or "").upper().removesuffix("S")
-        count = whole_number(node.this, _MAX_INTERVAL)
+        count = _signed(node.this, _MAX_INTERVAL)
         known = (*_UNIT_SECONDS, *_UNIT_MONTHS)
         if unit not in known or count is None:
             raise SqlError(
@@ -141,7 +142,7 @@ class Binder:
             )
         if unit in _UNIT_MONTHS:
             months = count * _UNIT_MONTHS[unit]
-            if months > _MAX_MONTHS:
+            if abs(months) > _MAX_MONTHS:
                 raise SqlError(
                     f"{shown_node(node)!r}: an interval has at most {_MAX_MONTHS} months"
                 )
@@ -223,6 +224,27 @@ class Binder:
             else applied(negated, [part], shown_node(node))
         )
 
+    def _array(self, node: exp.Expression) -> Bound:
+        """Binds a list of constants."""
+        text, parts = shown_node(node), [self.bound(part) for part in node.expressions]
+        values = [part.value for part in parts if part.value is not None]
+        if len(values) < len(parts):
+            raise SqlError(f"{text!r}: a list holds constants")
+        if not values:
+            return constant(text, pa.scalar([], pa.list_(pa.null())))
+        dtype = coalesce(parts, text).type
+        items = [cast_value(value, dtype).as_py() for value in values]
+        return constant(text, pa.scalar(items, pa.list_(dtype)))
+
+    def _of_json(self, node: exp.Expression) -> Bound:
+        """Binds `json -> path` and `json ->> path`."""
+        is_text = isinstance(node, exp.JSONExtractScalar)
+        name = "json_extract_string" if is_text else "json_extract"
+        return self._call(name, [node.this, node.expression], node)
+
+    def _at_zone(self, node: exp.Expression) -> Bound:
+        return self._call("timezone", [node.args["zone"], node.this], node)
+
     def _function(self, node: exp.Expression) -> Bound:
         return self._call(str(node.this), node.expressions, node)
 
@@ -234,6 +256,11 @@ class Binder:
             column = self.json_column(arguments[0])
             if column is not None:
                 return applied(json_contains, [column, self.bound(arguments[1])], text)
+        if lower in JSON_PATHS and arguments:
+            column = self.json_column(arguments[0])
+            if column is not None:
+                whole = applied(to_storage, [column], column.text)
+                return called(lower, [whole, *map(self.bound, arguments[1:])], text)
         if lower not in FUNCTIONS:
             near = get_close_matches(lower, (*FUNCTIONS, *_SPECIAL), n=1)
             advice = f"did you mean {near[0]}?" if near else "see docs/reference/expressions.md"
@@ -306,6 +333,10 @@ _NODES: Final[dict[type[exp.Expression], Callable[[Binder, exp.Expression], Boun
     exp.Substring: Binder._substring,
     exp.StrPosition: Binder._position,
     exp.Extract: Binder._extract,
+    exp.Array: Binder._array,
+    exp.JSONExtract: Binder._of_json,
+    exp.JSONExtractScalar: Binder._of_json,
+    exp.AtTimeZone: Binder._at_zone,
     exp.CurrentTimestamp: Binder._current_time,
     exp.CurrentDate: Binder._current_time,
 }
@@ -325,6 +356,14 @@ def _given(node: exp.Expression, *names: str) -> list[Any]:
 def _when(subject: exp.Expression | None, when: exp.Expression) -> exp.Expression:
     """Returns a branch's condition; handles `CASE x WHEN 1` too."""
     return when if subject is None else exp.EQ(this=subject.copy(), expression=when.copy())
+
+
+def _signed(node: exp.Expression | None, limit: int) -> int | None:
+    """Returns the whole number of a literal, from -`limit` to `limit`."""
+    if not isinstance(node, exp.Literal) or not node.this.startswith("-"):
+        return whole_number(node, limit)
+    count = whole_number(exp.Literal.string(node.this[1:]), limit)
+    return None if count is None else -count
 
 
 def _number(text: str) -> int | float:

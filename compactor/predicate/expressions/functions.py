@@ -8,7 +8,14 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from compactor.predicate.expressions import moments, nested, numbers, texts
+from compactor.predicate.expressions import (
+    json_paths,
+    moments,
+    nested,
+    numbers,
+    texts,
+    time_formats,
+)
 from compactor.predicate.expressions.arithmetic import arithmetic
 from compactor.predicate.expressions.bound import Bound, applied, unknown
 from compactor.predicate.expressions.kinds import is_of, shown_kind
@@ -63,6 +70,8 @@ class Function(Struct, frozen=True):
         return ", ".join(shown) or "no arguments"
 
 
+JSON_PATHS: Final = frozenset(("json_extract", "json_extract_string"))
+"""Functions that take columns of JSON as they are."""
 LIST_CONTAINS: Final = frozenset(("list_contains", "list_has", "array_contains", "array_has"))
 
 
@@ -109,6 +118,7 @@ _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
     "replace": _of("text text text", texts.replace),
     "concat": (Function("any...", texts.concat, takes_null=True),),
     "concat_ws": (Function("text any...", texts.concat_ws, takes_null=True),),
+    "string_split": _of("text 'text'", texts.split),
     "split_part": _of("text text integer", texts.split_part),
     "lpad": _of("text integer [text]", texts.padded(is_left=True)),
     "rpad": _of("text integer [text]", texts.padded(is_left=False)),
@@ -139,6 +149,26 @@ _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
     "greatest": (Function("any...", numbers.extreme("max_element_wise"), takes_null=True),),
     "least": (Function("any...", numbers.extreme("min_element_wise"), takes_null=True),),
     "date_trunc": _of("'text' moment", moments.date_trunc),
+    "date_diff": _of("'text' moment moment", moments.date_diff),
+    "epoch_ms": (
+        Function("moment", moments.epoch_ms),
+        Function("integer", moments.epoch_ms),
+    ),
+    "to_timestamp": _of("number", moments.to_timestamp),
+    "strftime": _of("moment 'text'", time_formats.strftime),
+    "strptime": _of("text 'text'", time_formats.strptime),
+    "json_extract": (
+        Function("text 'text'", json_paths.json_extract),
+        Function("text 'integer'", json_paths.json_extract),
+    ),
+    "json_extract_string": (
+        Function("text 'text'", json_paths.json_extract_string),
+        Function("text 'integer'", json_paths.json_extract_string),
+    ),
+    "json_valid": _of("text", json_paths.json_valid),
+    "timezone": _of("'text' moment", lambda zone, moments: time_formats.at_zone(moments, zone)),
+    "md5": _of("text", texts.digest("md5")),
+    "sha256": _of("text", texts.digest("sha256")),
     "date_part": (
         Function("'text' moment", moments.date_part),
         Function("'text' time", moments.date_part),
@@ -153,7 +183,7 @@ _ALIASES: Final = {
     "position": "strpos", "instr": "strpos", "ceiling": "ceil", "pow": "power", "log": "log10",
     "datetrunc": "date_trunc", "datepart": "date_part", "array_contains": "list_contains",
     "list_has": "list_contains", "array_has": "list_contains", "regexp_like": "regexp_matches",
-    "is_nan": "isnan",
+    "is_nan": "isnan", "datediff": "date_diff", "split": "string_split", "str_split": "string_split",
 }  # fmt: skip
 FUNCTIONS: Final = {**_FUNCTIONS, **{name: _FUNCTIONS[of] for name, of in _ALIASES.items()}}
 """Functions by name, in lower case."""

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.predicate.expressions.bound import each
+from compactor.predicate.expressions.comparing import as_float
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array, valid_mask
@@ -135,6 +137,61 @@ def date_trunc(unit: pa.Scalar, value: Any) -> Any:
         raise pa.ArrowInvalid(f"the {name} of a time begins before the first time of {value.type}")
     width = np.int32 if value.type.bit_width == 32 else np.int64
     return integer_array(starts.astype(width), is_valid).view(value.type)
+
+
+def date_diff(unit: pa.Scalar, first: Any, last: Any) -> Any:
+    """Counts the starts of a unit after `first`, up to `last`: 1 from December 31 to January 1 in years."""
+    name = _known(unit, _TRUNCATED)
+    rows = next((len(side) for side in (first, last) if isinstance(side, pa.Array)), None)
+    if rows is None:
+        return date_diff(unit, pa.repeat(first, 1), last)[0]
+    sides = each(first, rows), each(last, rows)
+    counts = [integer_array(_count(_Moments(side), name), valid_mask(side)) for side in sides]
+    return pc.subtract_checked(counts[1], counts[0])
+
+
+def epoch_ms(value: Any) -> Any:
+    """Returns the milliseconds of moments since 1970; of such milliseconds the timestamps."""
+    if isinstance(value, pa.Scalar):
+        return epoch_ms(pa.repeat(value, 1))[0]
+    if pt.is_integer(value.type):
+        return pc.cast(pc.cast(value, pa.int64()), pa.timestamp("ms"))
+    return integer_array(_count(_Moments(value), "millisecond"), valid_mask(value))
+
+
+def to_timestamp(seconds: Any) -> Any:
+    """Returns the instants so many seconds after 1970."""
+    if isinstance(seconds, pa.Scalar):
+        return to_timestamp(pa.repeat(seconds, 1))[0]
+    per_second = UNITS_PER_SECOND["us"]
+    if pt.is_integer(seconds.type):
+        count = pc.multiply_checked(pc.cast(seconds, pa.int64()), per_second)
+    else:
+        micros = pc.round(pc.multiply(as_float(seconds), float(per_second)))
+        within = pc.fill_null(pc.less(pc.abs(micros), float(2**63)), True)
+        if len(beyond := seconds.filter(pc.invert(within))):
+            raise pa.ArrowInvalid(
+                f"{beyond[0].as_py()} seconds are beyond the times of a timestamp"
+            )
+        count = pc.cast(micros, pa.int64())
+    return pc.cast(count, pa.timestamp("us", "UTC"))
+
+
+def _count(moments: _Moments, name: str) -> I64:
+    """Counts the units since 1970."""
+    if name in ("year", "quarter", "month"):
+        return moments.months // {"year": 12, "quarter": 3, "month": 1}[name]
+    if name == "week":
+        return (moments.days + _THURSDAY - 1) // 7
+    if name == "day":
+        return moments.days
+    per_second = _FRACTIONS.get(name, 1)
+    if moments.per_day == 1:
+        return moments.days * (DAY_SECONDS // _SECONDS.get(name, 1) * per_second)
+    if per_second > moments.per_second:
+        finer = pc.multiply_checked(pa.array(moments.numbers), per_second // moments.per_second)
+        return _as_int(finer.to_numpy())
+    return moments.numbers // (_SECONDS.get(name, 1) * moments.per_second // per_second)
 
 
 def _start(moments: _Moments, name: str) -> I64:

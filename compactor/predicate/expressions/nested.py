@@ -32,6 +32,8 @@ def field(value: Any, name: str) -> Any:
 
 def element(lists: Any, number: Any) -> Any:
     """Returns element `number` of each list, from 1, or from the end if it is negative; null without it."""
+    if isinstance(lists, pa.Scalar):
+        lists = _repeated(lists, len(number))
     counts, items = _parts(lists)
     wanted = np.asarray(pc.fill_null(number, 0)) if isinstance(number, pa.Array) else number.as_py()
     if wanted is None:
@@ -57,7 +59,9 @@ def value_of(maps: pa.Array, key: Any) -> pa.Array:
     return take(entries.flatten()[1], wanted)
 
 
-def list_contains(lists: pa.Array, value: Any) -> pa.Array:
+def list_contains(lists: Any, value: Any) -> pa.Array:
+    if isinstance(lists, pa.Scalar):
+        lists = _repeated(lists, len(value))
     rows, _ = _found(lists, value, is_map=False)
     holds = np.zeros(len(lists), np.bool_)
     holds[rows] = True
@@ -73,9 +77,16 @@ def _found(lists: pa.Array, value: Any, *, is_map: bool) -> tuple[I64, I64]:
     rows = np.repeat(np.arange(len(lists)), counts)
     keys = items.flatten()[0] if is_map else items
     wanted = take(value, rows) if isinstance(value, pa.Array) else value
+    if pt.is_null(keys.type):
+        keys = pa.nulls(len(keys), value.type)
     is_equal = np.asarray(pc.fill_null(compare(Op.EQ, keys, wanted), False))
     places = np.flatnonzero(is_equal)
     return rows[places], places
+
+
+def _repeated(lists: pa.Scalar, count: int) -> pa.Array:
+    """Returns a list for each row; Arrow repeats no list 0 times."""
+    return take(pa.repeat(lists, 1), np.zeros(count, np.int64))
 
 
 def _parts(lists: pa.Array) -> tuple[I64, pa.Array]:

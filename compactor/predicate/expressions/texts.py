@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -63,6 +64,21 @@ def by_constants(
         return slow(first, *others)
 
     return call
+
+
+def split(value: Any, separator: pa.Scalar) -> Any:
+    """Returns the parts of texts between separators; their characters if the separator is empty."""
+    if isinstance(value, pa.Scalar):
+        return split(pa.repeat(value, 1), separator)[0]
+    if not (mark := separator.as_py()):
+        return row_by_row(list, pa.list_(pa.string()))(value)
+    return pc.split_pattern(value, pattern=mark)
+
+
+def digest(name: str) -> Callable[[Any], Any]:
+    """Returns the function that hashes texts, as hexadecimal digits in lower case."""
+    new = getattr(hashlib, name)
+    return row_by_row(lambda text: new(text.encode()).hexdigest(), pa.string())
 
 
 def text_of(value: Any) -> Any:
