@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.api.row_stream import RowStream
 from compactor.predicate.tree import Predicate
-from compactor.read.pruning import without_quarantined
+from compactor.read.pruning import without_unreadable
 from compactor.read.read_reports import ExportReport, ScanReport
 from compactor.read.scan import scan
 from compactor.read.wanted import scan_schema
@@ -40,7 +40,7 @@ class Scan(RowStream):
         threads: int,
         *,
         limit: int | None = None,
-        skip_quarantined: bool = False,
+        skip_missing: bool = False,
     ) -> None:
         """Use `Table.scan`."""
         self._limit = limit
@@ -49,7 +49,7 @@ class Scan(RowStream):
         self._columns = columns
         self._where = where
         self._threads = threads
-        self._skip_quarantined = skip_quarantined
+        self._skip_missing = skip_missing
         self.schema = scan_schema(snapshot.table, columns)
         """The Arrow schema of every batch."""
         self.report = ScanReport()
@@ -70,9 +70,9 @@ class Scan(RowStream):
     def _begun(self) -> Snapshot:
         """Starts a new report and returns the snapshot to read."""
         self.report = ScanReport()
-        if not self._skip_quarantined:
+        if not self._skip_missing:
             return self._snapshot
-        return without_quarantined(self._snapshot, self._where, self.report)
+        return without_unreadable(self._store, self._snapshot, self._where, self.report)
 
     @checked
     def to_file(

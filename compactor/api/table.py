@@ -255,7 +255,7 @@ class Table(TableView):
         *,
         dry_run: bool = False,
         threads: Threads | None = None,
-        skip_quarantined: bool = False,
+        skip_missing: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> DeleteReport:
         """Deletes all rows that satisfy the SQL condition, in one commit, and moves to the new version.
@@ -265,8 +265,8 @@ class Table(TableView):
 
         dry_run: counts the rows, and deletes nothing.
         threads: number that search; None means one per core of this process.
-        skip_quarantined: ignores fragments in quarantine, and reports how many rows they have. Matching rows
-        in them are not deleted, and reappear if the fragment is restored and released.
+        skip_missing: ignores fragments that are gone or in quarantine, and reports how many rows they have.
+        Matching rows in them are not deleted, and reappear if the fragment is restored and released.
         on_progress: called with the number of fragments searched so far.
         Raises what `scan` raises, and `CommitConflictError`.
         """
@@ -276,7 +276,7 @@ class Table(TableView):
             where,
             dry_run=dry_run,
             threads=threads or usable_cores(),
-            skip_quarantined=skip_quarantined,
+            skip_missing=skip_missing,
             on_progress=on_progress or _ignore,
         )
         self._snapshot = self._log.latest

@@ -19,7 +19,7 @@ from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.predicate.tree import Predicate
 from compactor.read.changes import first_of, versions_between
-from compactor.read.pruning import without_quarantined
+from compactor.read.pruning import without_unreadable
 from compactor.read.read_reports import ScanReport, TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy
@@ -93,7 +93,7 @@ class TableView:
         *,
         limit: NonNegativeInt | None = None,
         threads: Threads | None = None,
-        skip_quarantined: bool = False,
+        skip_missing: bool = False,
     ) -> Scan:
         """Returns columns of the rows that satisfy the SQL condition, in sort order. Reads nothing yet.
 
@@ -102,8 +102,8 @@ class TableView:
         threads: number that read and decode row groups; None means one per core of this process. Batches do
         not depend on it. The first row group is read alone, so that a caller that stops after it has read no
         other.
-        skip_quarantined: leaves out fragments in quarantine, and reports their number and rows. Otherwise a
-        fragment that is damaged or gone is an error.
+        skip_missing: leaves out fragments that are gone or in quarantine, and reports their number and rows;
+        for that it lists the table's data. Otherwise a fragment that is damaged or gone is an error.
         Raises `UsageError` for an unknown column or an invalid condition.
         """
         names = None if columns is None else tuple(columns)
@@ -115,7 +115,7 @@ class TableView:
             condition,
             threads or usable_cores(),
             limit=limit,
-            skip_quarantined=skip_quarantined,
+            skip_missing=skip_missing,
         )
 
     def dataset(self) -> TableDataset:
@@ -199,14 +199,14 @@ class TableView:
         where: str | None = None,
         *,
         threads: Threads | None = None,
-        skip_quarantined: bool = False,
+        skip_missing: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> TemplatesReport:
         """Counts the templates of a string column: texts that differ only in words with digits share one.
 
         where: an SQL condition on the rows; None means all rows.
         threads: number that read and decode; None means one per core of this process.
-        skip_quarantined: leaves out fragments in quarantine, as `scan` does.
+        skip_missing: leaves out fragments that are gone or in quarantine, as `scan` does.
         on_progress: called with the number of rows read so far.
         Raises `UsageError` for a column without strings, and what `scan` raises.
         """
@@ -216,8 +216,8 @@ class TableView:
         condition, left_out = self._condition(where), ScanReport()
         report = count_templates(
             self._store,
-            without_quarantined(self._snapshot, condition, left_out)
-            if skip_quarantined
+            without_unreadable(self._store, self._snapshot, condition, left_out)
+            if skip_missing
             else self._snapshot,
             column,
             condition,

@@ -6,7 +6,7 @@ import click
 
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json, warn
-from compactor.cli.shared_options import check_condition, skip_quarantined_option, threads_option
+from compactor.cli.shared_options import check_condition, skip_missing_option, threads_option
 from compactor.cli.tables import open_table
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
@@ -41,7 +41,7 @@ stays."""
 )
 @click.option("--dry-run", is_flag=True, help="Count the rows, and delete nothing.")
 @threads_option
-@skip_quarantined_option
+@skip_missing_option
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def delete_command(
@@ -49,7 +49,7 @@ def delete_command(
     where: str,
     dry_run: bool,
     threads: int | None,
-    skip_quarantined: bool,
+    skip_missing: bool,
     as_json: bool,
 ) -> None:
     """Delete the rows of TABLE that match a condition, in one commit.
@@ -65,7 +65,7 @@ def delete_command(
             where,
             dry_run=dry_run,
             threads=threads,
-            skip_quarantined=skip_quarantined,
+            skip_missing=skip_missing,
             on_progress=advance,
         )
     if words := left_out(report.fragments_left_out, report.rows_left_out):

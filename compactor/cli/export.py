@@ -8,7 +8,7 @@ from compactor.cli.display import progress
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.read import columns_option, split_columns, warn_of_left_out, where_option
 from compactor.cli.shared_options import (
-    skip_quarantined_option,
+    skip_missing_option,
     snapshot_options,
     threads_option,
 )
@@ -32,7 +32,7 @@ Examples:
 @columns_option
 @where_option
 @threads_option
-@skip_quarantined_option
+@skip_missing_option
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def export_command(
@@ -41,7 +41,7 @@ def export_command(
     columns: str | None,
     where: str | None,
     threads: int | None,
-    skip_quarantined: bool,
+    skip_missing: bool,
     moment: Moment,
     as_json: bool,
 ) -> None:
@@ -53,9 +53,7 @@ def export_command(
     """
     check_sink_path(out)
     view = open_view(table, moment)
-    scan = view.scan(
-        split_columns(columns), where, threads=threads, skip_quarantined=skip_quarantined
-    )
+    scan = view.scan(split_columns(columns), where, threads=threads, skip_missing=skip_missing)
     with progress(f"export {out}", view.rows) as advance:
         done = scan.to_file(out, on_progress=advance)
     warn_of_left_out(scan.report)

@@ -103,7 +103,7 @@ Example:
 def quarantine_command(table: str, fragments: tuple[str, ...], as_json: bool) -> None:
     """Put FRAGMENTs of TABLE that are damaged or gone in quarantine: keys, or the short ids of `inspect`.
 
-    Compactions leave them out, and so do readers with --skip-quarantined. Compactions themselves quarantine a
+    Compactions leave them out, and so do readers with --skip-missing. Compactions themselves quarantine a
     fragment that they find damaged or gone three times; use this command for one that no compaction reads.
     Each fragment is read and checked first, and refused if it is intact.
     """

@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.cli.output import echo_json, warn
 from compactor.cli.pipes import has_reader
 from compactor.cli.shared_options import (
-    skip_quarantined_option,
+    skip_missing_option,
     snapshot_options,
     threads_option,
 )
@@ -48,7 +48,7 @@ Examples:
     "-n", "--rows", type=click.IntRange(min=0, max=2**63 - 1), default=10, show_default=True
 )
 @columns_option
-@skip_quarantined_option
+@skip_missing_option
 @snapshot_options
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object with the version and the rows."
@@ -57,16 +57,14 @@ def head_command(
     table: str,
     rows: int,
     columns: str | None,
-    skip_quarantined: bool,
+    skip_missing: bool,
     moment: Moment,
     as_json: bool,
 ) -> None:
     """Print the first rows of TABLE in sort order, one JSON object per line."""
     # A single thread reads no row group ahead.
     view = open_view(table, moment)
-    scan = view.scan(
-        split_columns(columns), limit=rows, threads=1, skip_quarantined=skip_quarantined
-    )
+    scan = view.scan(split_columns(columns), limit=rows, threads=1, skip_missing=skip_missing)
     lines = []
     for batch in first_rows(scan, rows):
         text = json_lines(batch).decode()
@@ -114,7 +112,7 @@ ESCAPE clause) comes first. Every comparison with NaN is false, even <>; its NOT
 )
 @click.option("--count", "counts", is_flag=True, help="Print only the number of rows.")
 @threads_option
-@skip_quarantined_option
+@skip_missing_option
 @click.option(
     "--json",
     "as_json",
@@ -129,7 +127,7 @@ def query_command(
     rows: int | None,
     counts: bool,
     threads: int | None,
-    skip_quarantined: bool,
+    skip_missing: bool,
     as_json: bool,
     moment: Moment,
 ) -> None:
@@ -150,7 +148,7 @@ def query_command(
         where,
         limit=rows,
         threads=threads,
-        skip_quarantined=skip_quarantined,
+        skip_missing=skip_missing,
     )
     if counts:
         for _ in scan:

@@ -25,10 +25,10 @@ _MAX_DIGITS: Final = 20
 class ReadSettings(Settings):
     """Settings of scans, exports, searches and verifications."""
 
-    skip_quarantined: bool = Field(
+    skip_missing: bool = Field(
         default=False,
-        description="Leave out the fragments in quarantine, and say how many rows they have. Without it a "
-        "fragment that is damaged or gone is an error.",
+        description="Leave out the fragments that are gone or in quarantine, and say how many rows they "
+        "have. Without it a fragment that is damaged or gone is an error.",
     )
     threads: Threads | None = Field(
         default=None,
@@ -86,7 +86,7 @@ def column_name(text: str) -> str:
 
 
 threads_option = setting_option(ReadSettings, "threads")
-skip_quarantined_option = setting_option(ReadSettings, "skip_quarantined")
+skip_missing_option = setting_option(ReadSettings, "skip_missing")
 
 
 def snapshot_options(command: Callable[..., Any]) -> Callable[..., Any]:

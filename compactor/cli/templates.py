@@ -11,7 +11,7 @@ from compactor.cli.output import echo_json, echo_line, warn
 from compactor.cli.read import where_option
 from compactor.cli.shared_options import (
     column_name,
-    skip_quarantined_option,
+    skip_missing_option,
     snapshot_options,
     threads_option,
 )
@@ -45,7 +45,7 @@ rows of a template, query its words: compactor query ./logs --where "message LIK
     help="Show this many of the most frequent templates.",
 )
 @threads_option
-@skip_quarantined_option
+@skip_missing_option
 @snapshot_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def templates_command(
@@ -54,7 +54,7 @@ def templates_command(
     where: str | None,
     limit: int,
     threads: int | None,
-    skip_quarantined: bool,
+    skip_missing: bool,
     moment: Moment,
     as_json: bool,
 ) -> None:
@@ -65,7 +65,7 @@ def templates_command(
             column,
             where,
             threads=threads,
-            skip_quarantined=skip_quarantined,
+            skip_missing=skip_missing,
             on_progress=advance,
         )
     if words := left_out(report.fragments_left_out, report.rows_left_out):

@@ -18,6 +18,7 @@ from compactor.read.wanted import wanted_rows
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
+from compactor.table.missing import unreadable
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.widening import converted_value
 from lsm_fragment.container.reader import FragmentReader
@@ -117,18 +118,19 @@ def may_have(
     return [e for e in entries if safe is None or may_match(safe, bounds_by_keys(e, table))]
 
 
-def without_quarantined(
-    snapshot: Snapshot, where: Predicate | None, report: ScanReport
+def without_unreadable(
+    store: Store, snapshot: Snapshot, where: Predicate | None, report: ScanReport
 ) -> Snapshot:
-    """Removes the fragments in quarantine from a snapshot.
+    """Removes the fragments that are in quarantine or gone from a snapshot.
 
     where: on stored columns; None for all rows. report: counts the removed fragments that may have such rows.
+    Lists the table's data; raises `StoreError`.
     """
-    held = [snapshot.fragments[key] for key in snapshot.quarantine]
-    wanted = may_have(held, snapshot.table, where)
+    left_out = [snapshot.fragments[key] for key in unreadable(store, snapshot)]
+    wanted = may_have(left_out, snapshot.table, where)
     report.fragments_left_out += len(wanted)
     report.rows_left_out += sum(entry.live_rows for entry in wanted)
-    return snapshot.without(entry.key for entry in held)
+    return snapshot.without(entry.key for entry in left_out)
 
 
 def overlapping_fragments(snapshot: Snapshot) -> Iterator[list[FragmentEntry]]:

@@ -14,7 +14,7 @@ def left_out(fragments: int, rows: int) -> str:
     """Describes the fragments in quarantine that a reader left out; empty if there were none."""
     if not fragments:
         return ""
-    return f"left out {counted(fragments, 'fragment')} in quarantine with {counted(rows, 'row')}"
+    return f"left out {counted(fragments, 'fragment')}, gone or in quarantine, with {counted(rows, 'row')}"
 
 
 class ScanReport(Struct, kw_only=True):

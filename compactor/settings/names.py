@@ -49,7 +49,7 @@ IN_PYTHON: Final = {
 """Fields of option objects that `Table`'s methods take, by key. Plain arguments are named by their key."""
 _IN_PIPELINES: Final = {
     "memory_limit_bytes": "memory.limit",
-    "skip_quarantined": "--skip-quarantined of `compactor export`",
+    "skip_missing": "--skip-missing of `compactor export`",
     "spool_directory": "TMPDIR",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from compactor.common.counts import counted
-from compactor.common.setting_keys import RETAIN_SECONDS, SKIP_QUARANTINED
+from compactor.common.setting_keys import RETAIN_SECONDS, SKIP_MISSING
 from compactor.errors import (
     CompactorError,
     FragmentMissingError,
@@ -17,6 +17,7 @@ from compactor.errors import (
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.history import History
+from compactor.table.object_names import DATA_PREFIX
 from compactor.table.snapshot import Snapshot
 
 
@@ -42,6 +43,20 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
             raise
         entry = next((e for e in needing if e.key == fragment), needing[0])
         raise _missing(store, key, entry) from error
+
+
+def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
+    """Returns the keys of fragments in quarantine, and of those that are proven to be gone: the store does
+    not list an object of theirs, and the newest version needs it.
+
+    Lists the table's data. Raises `StoreError`.
+    """
+    there = {info.key for info in store.list(DATA_PREFIX)}
+    gone = [e for e in snapshot.fragments.all() if not there.issuperset(_objects_of(e))]
+    if gone:
+        newest = History(store, readers=1).newest(Snapshot.empty()).snapshot.fragments
+        gone = [entry for entry in gone if entry.key in newest]
+    return frozenset(snapshot.quarantine) | {entry.key for entry in gone}
 
 
 def _newest_without(store: Store, key: str) -> Snapshot | None:
@@ -73,8 +88,8 @@ def _missing(store: Store, key: str, entry: FragmentEntry) -> FragmentMissingErr
     return FragmentMissingError(
         f"{store.url}/{key}: no such object, and the table needs it ({of}a fragment of "
         f"{counted(entry.live_rows, 'row')}): restore it from a backup or the bucket's versions. Without "
-        "one, leave the fragment out (`compactor quarantine`, then read with ",
-        SKIP_QUARANTINED,
+        "one, leave the fragment out (",
+        SKIP_MISSING,
         ") or give its rows up (`compactor drop-fragment`)",
         name=f"{store.url}/{entry.key}",
     )

@@ -58,7 +58,7 @@ def delete_rows(
     *,
     dry_run: bool = False,
     threads: int = 1,
-    skip_quarantined: bool = False,
+    skip_missing: bool = False,
     ids: Ids = random_id,
     on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
@@ -67,13 +67,13 @@ def delete_rows(
     A row stays if the condition is unknown, as in a comparison with null. Running compactions of the changed
     fragments go on: their commits carry the deletions to the outputs.
     where: a text is on shown names, and is bound again when the table's columns have changed meanwhile.
-    threads: number that search. skip_quarantined: ignores fragments in quarantine, whose matching rows
-    reappear on release.
+    threads: number that search. skip_missing: ignores fragments that are gone or in quarantine,
+    whose matching rows reappear once they are restored or released.
     Raises `UsageError` for an invalid condition; `FormatError` or `DataError` for damaged fragments, before
     anything is deleted; `CommitConflictError` if fragments change faster than they can be searched.
     """
     with thread_pool_of(threads) as pool:
-        deletion = _Deletion(store, log, where, pool, ids, on_progress, skip_quarantined)
+        deletion = _Deletion(store, log, where, pool, ids, on_progress, skip_missing)
         return until_current(log, partial(deletion.attempt, dry_run=dry_run), "deleted")
 
 
@@ -86,7 +86,7 @@ class _Deletion:
         pool: ThreadPool,
         ids: Ids,
         on_progress: FragmentProgress,
-        skip_quarantined: bool,
+        skip_missing: bool,
     ) -> None:
         self._store, self._log, self._where, self._ids = store, log, where, ids
         self._new_search = partial(
@@ -94,7 +94,7 @@ class _Deletion:
             store,
             pool=pool,
             on_progress=on_progress,
-            skip_quarantined=skip_quarantined,
+            skip_missing=skip_missing,
         )
         self._bound_to: tuple[Any, ...] = ()
         self._search: Search

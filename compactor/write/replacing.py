@@ -77,7 +77,7 @@ class Replacing:
             self._bound_to = columns_of_text(snapshot.table)
             self.where = condition_on(snapshot.table, self._text)
             self._search = Search(
-                self._store, self.where, self._pool, self._on_progress, skip_quarantined=False
+                self._store, self.where, self._pool, self._on_progress, skip_missing=False
             )
         found = self._search.look(snapshot)
         self.rows = sum(item.new_rows for item in found)

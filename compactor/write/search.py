@@ -26,7 +26,7 @@ from compactor.read.pruning import (
     SkipIndexes,
     bounds_by_statistics,
     unless_ruled_out,
-    without_quarantined,
+    without_unreadable,
 )
 from compactor.read.read_reports import ScanReport
 from compactor.read.steps import Step, in_order
@@ -100,10 +100,10 @@ class Search:
         pool: ThreadPool,
         on_progress: FragmentProgress,
         *,
-        skip_quarantined: bool,
+        skip_missing: bool,
     ) -> None:
         self.store = store
-        self._skip_quarantined = skip_quarantined
+        self._skip_missing = skip_missing
         self.left_out = ScanReport()
         """Counts of the fragments left out by the last `look`."""
         self._where = where
@@ -118,9 +118,9 @@ class Search:
         return all(_identity(entry) in self._found for entry in searched.fragments.all())
 
     def _to_search(self, snapshot: Snapshot, left_out: ScanReport) -> Snapshot:
-        if not self._skip_quarantined:
+        if not self._skip_missing:
             return snapshot
-        return without_quarantined(snapshot, self._where, left_out)
+        return without_unreadable(self.store, snapshot, self._where, left_out)
 
     def look(self, snapshot: Snapshot) -> list[MatchedRows]:
         """Returns the fragments with rows to delete, ordered by object key."""

@@ -520,7 +520,7 @@ def test_a_damaged_fragment_is_reported_with_its_place(cli: Cli, table_path: Pat
         assert any(str(path) in fault and cause in fault for fault in verdict["faults"]), cause
     told = cli("verify", table_path, code=1)
     assert "FAULTS" in told
-    assert "--skip-quarantined" in told
+    assert "--skip-missing" in told
     cli("compact", table_path, "--master", "in-process", "--strategy", "full", code=1)
     says(cli.err.splitlines()[-1])
     assert "in quarantine: " in cli("inspect", table_path)
@@ -553,17 +553,17 @@ def test_a_fragment_that_is_gone_is_named_left_out_and_given_up(cli: Cli, table_
     assert f"in quarantine: {short}: " in cli("inspect", table_path)
     assert json.loads(cli("release", table_path, short, "--json"))["released"] == [key]
     assert json.loads(cli("quarantine", table_path, short, "--json"))["quarantined"] == [key]
-    left_out = "warning: left out 1 fragment in quarantine with 100 rows"
+    left_out = "warning: left out 1 fragment, gone or in quarantine, with 100 rows"
     for command in (["query", "--count"], ["export", out], ["head"], ["templates", "id"]):
-        cli(command[0], table_path, *command[1:], "--skip-quarantined")
+        cli(command[0], table_path, *command[1:], "--skip-missing")
         assert left_out in cli.err
-    counted = json.loads(cli("query", table_path, "--count", "--json", "--skip-quarantined"))
+    counted = json.loads(cli("query", table_path, "--count", "--json", "--skip-missing"))
     assert (counted["rows"], counted["fragments_left_out"], counted["rows_left_out"]) == (
         200,
         1,
         100,
     )
-    where = ["--where", "value > 2", "--skip-quarantined"]
+    where = ["--where", "value > 2", "--skip-missing"]
     deleted = json.loads(cli("delete", table_path, *where, "--json"))
     assert (deleted["fragments_left_out"], deleted["rows_left_out"]) == (1, 100)
     assert left_out in cli.err

@@ -336,12 +336,10 @@ def test_what_is_in_quarantine_is_left_out_only_if_told_and_the_driver_says_so(
     table.quarantine([gone])
     with pytest.raises(FragmentMissingError):
         read_all(table.url)
-    assert read_all(table.url, skip_quarantined="true") == [{"n": n} for n in range(5)]
-    assert "left out 1 fragment in quarantine with 5 rows" in caplog.text
+    assert read_all(table.url, skip_missing="true") == [{"n": n} for n in range(5)]
+    assert "left out 1 fragment, gone or in quarantine, with 5 rows" in caplog.text
     caplog.clear()
-    assert read_all(table.url, skip_quarantined="true", where="n < 3") == [
-        {"n": n} for n in range(3)
-    ]
+    assert read_all(table.url, skip_missing="true", where="n < 3") == [{"n": n} for n in range(3)]
     assert caplog.text == ""
 
 

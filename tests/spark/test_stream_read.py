@@ -523,7 +523,7 @@ MISTAKES: Final[Sequence[dict[str, str]]] = [
     {"since": "soon"},
     {"since": "9"},
     {"version": "1"},
-    {"skip_quarantined": "true"},
+    {"skip_missing": "true"},
     {"single_use": "true"},
     {"startingVersion": "1"},
     {"changes": "true", "skip_change_commits": "true"},

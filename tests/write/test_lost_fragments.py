@@ -72,9 +72,7 @@ def test_a_reader_names_the_fragment_that_is_gone_and_both_ways_out(
 ) -> None:
     table, (_, gone, _) = filled(store)
     del store.objects[gone]
-    with refuses(
-        FragmentMissingError, gone, "10 rows", "skip_quarantined", "drop-fragment"
-    ) as told:
+    with refuses(FragmentMissingError, gone, "10 rows", "skip_missing", "drop-fragment") as told:
         READERS[reader](table)
     assert told.value.exit_code == 4
 
@@ -88,36 +86,65 @@ def test_what_does_not_need_the_fragment_goes_on(store: MemoryStore) -> None:
     assert table.rows == 39
 
 
-def test_the_fragment_is_left_out_only_where_it_is_in_quarantine_and_told_to(
-    store: MemoryStore,
+@pytest.mark.parametrize("is_known", [False, True])
+def test_the_fragment_is_left_out_where_readers_are_told_to(
+    store: MemoryStore, is_known: bool
 ) -> None:
+    """Whether it is in quarantine already, or only found to be gone."""
     table, (_, gone, _) = filled(store)
     del store.objects[gone]
-    with pytest.raises(FragmentMissingError):
-        keys_in(table, skip_quarantined=True)
-    assert table.quarantine([gone, gone]) == (gone,)
-    assert table.quarantine([gone]) == ()
+    if is_known:
+        assert table.quarantine([gone, gone]) == (gone,)
+        assert table.quarantine([gone]) == ()
     with pytest.raises(FragmentMissingError):
         keys_in(table)
-    scan = table.scan(skip_quarantined=True)
+    scan = table.scan(skip_missing=True)
     for _ in range(2):
         assert scan.to_table()["k"].to_pylist() == [*range(10), *range(20, 30)]
         assert (scan.report.fragments_left_out, scan.report.rows_left_out) == (1, 10)
         assert scan.report.fragments == 2
     # A condition that rules the fragment out leaves nothing out.
-    scan = table.scan(where="k < 5", skip_quarantined=True)
+    scan = table.scan(where="k < 5", skip_missing=True)
     assert (len(scan.to_table()), scan.report.rows_left_out) == (5, 0)
-    report = table.templates("text", skip_quarantined=True)
+    report = table.templates("text", skip_missing=True)
     assert (report.rows, report.fragments_left_out, report.rows_left_out) == (20, 1, 10)
+
+
+def test_a_fragment_without_its_deleted_rows_is_left_out_whole(store: MemoryStore) -> None:
+    table, _ = filled(store)
+    table.delete("text = 'row 13'")
+    [deletion] = [key for key in store.objects if key.endswith(".deletes")]
+    del store.objects[deletion]
+    scan = table.scan(skip_missing=True)
+    assert scan.to_table()["k"].to_pylist() == [*range(10), *range(20, 30)]
+    assert (scan.report.fragments_left_out, scan.report.rows_left_out) == (1, 9)
+
+
+def test_what_a_vacuum_removed_is_not_left_out(store: MemoryStore) -> None:
+    table, _ = filled(store)
+    old = open_table(store)
+    table.compact(policy=FULL)
+    table.vacuum(grace_seconds=0, retain_seconds=0)
+    with pytest.raises(OvertakenError):
+        keys_in(old, skip_missing=True)
+
+
+def test_who_may_not_list_is_told(store: MemoryStore) -> None:
+    filled(store)
+    denied = MemoryStore(store.objects)
+    table = open_table(denied)
+    denied.faults.add(Refuse(PermissionDeniedError), at=calls("list", prefix="data/"))
+    with pytest.raises(PermissionDeniedError):
+        keys_in(table, skip_missing=True)
 
 
 def test_a_deletion_past_it_says_so_and_does_not_delete_in_it(store: MemoryStore) -> None:
     table, (_, gone, _) = filled(store)
     whole = store.objects.pop(gone)
     table.quarantine([gone])
-    report = table.delete("k >= 5 AND k < 25", skip_quarantined=True)
+    report = table.delete("k >= 5 AND k < 25", skip_missing=True)
     assert (report.rows, report.fragments_left_out, report.rows_left_out) == (10, 1, 10)
-    assert keys_in(table, skip_quarantined=True) == [0, 1, 2, 3, 4, 25, 26, 27, 28, 29]
+    assert keys_in(table, skip_missing=True) == [0, 1, 2, 3, 4, 25, 26, 27, 28, 29]
     store.objects[gone] = whole
     table.release([gone])
     assert keys_in(table) == [*range(5), *range(10, 20), *range(25, 30)]
@@ -128,9 +155,9 @@ def test_a_deletion_of_merged_rows_goes_past_it_too(store: MemoryStore) -> None:
     table.append(rows_of(5))
     del store.objects[gone]
     table.quarantine([gone])
-    report = table.delete("text = 'row 6'", skip_quarantined=True)
+    report = table.delete("text = 'row 6'", skip_missing=True)
     assert (report.rows, report.rows_left_out) == (2, 10)
-    assert 6 not in keys_in(table, skip_quarantined=True)
+    assert 6 not in keys_in(table, skip_missing=True)
 
 
 def test_what_was_restored_and_released_is_there_again(store: MemoryStore) -> None:
@@ -254,7 +281,7 @@ def test_older_rows_show_again_without_the_newest_ones_and_without_tombstones(
     del store.objects[newest]
     table.quarantine([newest])
     old = {"k": [1, 2, 3], "v": ["old"] * 3}
-    assert table.scan(["k", "v"], skip_quarantined=True).to_table().to_pydict() == old
+    assert table.scan(["k", "v"], skip_missing=True).to_table().to_pydict() == old
     report = table.drop_fragment(newest, lose_rows=True)
     assert (report.rows, report.tombstones, report.may_revive) == (2, 1, True)
     assert table.scan(["k", "v"]).to_table().to_pydict() == old

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from compactor.files.source import sliced
 from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.changes import changes_schema
-from compactor.read.pruning import without_quarantined
+from compactor.read.pruning import without_unreadable
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import Part, read_parts, tasks_of
 from compactor.read.wanted import scan_schema
@@ -95,8 +95,10 @@ class FragmentsReader(DataSourceReader):
         assert self._snapshot is not None, "partitions are planned where the reader is made"
         self.planned = ScanReport()
         snapshot = self._snapshot
-        if self._options.skip_quarantined:
-            snapshot = without_quarantined(snapshot, self._where, self.planned)
+        if self._options.skip_missing:
+            snapshot = without_unreadable(
+                open_store(self._url), snapshot, self._where, self.planned
+            )
             if left_out := self.planned.left_out:
                 log.warning("%s: %s", self._url, left_out)
         tasks = tasks_of(

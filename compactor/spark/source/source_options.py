@@ -24,7 +24,7 @@ from lsm_fragment.container.spool import SPOOL_MEMORY_BYTES
 
 _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname"))
 """Options that Spark adds or reads itself."""
-_OF_BATCHES: Final = ("version", "as_of", "tag", "min_tasks", "skip_quarantined", "single_use")
+_OF_BATCHES: Final = ("version", "as_of", "tag", "min_tasks", "skip_missing", "single_use")
 _OF_STREAMS: Final = (
     "since",
     "changes",
@@ -64,7 +64,7 @@ class ReadOptions(Settings):
     """Approximate decoded input of a task, where fragments can be split."""
     min_tasks: int = Field(default=1, ge=1, le=100_000)
     """Divides few rows among so many tasks, if they can be divided."""
-    skip_quarantined: bool = False
+    skip_missing: bool = False
     """Skips quarantined fragments, with a warning on the driver of the rows left out."""
     single_use: bool = False
     """Promises that one query scans each loaded DataFrame once, so that filters can be pushed down."""
