@@ -43,7 +43,7 @@ def write_table(
 def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:
     """Returns a compaction of all fragments of a table, without a lease."""
     snapshot = CommitLog(store).refresh()
-    entries = tuple(sorted(snapshot.fragments.values(), key=lambda entry: entry.age))
+    entries = tuple(sorted(snapshot.fragments.all(), key=lambda entry: entry.age))
     return Compaction(
         compaction_id=random_id(),
         base_version=snapshot.version,

@@ -34,7 +34,7 @@ LEVEL = _SETTINGS.compression_level
 
 def entries_of(snapshot: Snapshot) -> list[FragmentEntry]:
     """Returns the entries, oldest first."""
-    return sorted(snapshot.fragments.values(), key=lambda entry: entry.age)
+    return sorted(snapshot.fragments.all(), key=lambda entry: entry.age)
 
 
 def compact_fragments(

@@ -141,7 +141,7 @@ def _due(snapshot: Snapshot, plan: CompactionPlan) -> Mapping[str, FragmentEntry
     keys |= {entry.key for move in plan.trivial_moves for entry in move.entries}
     keys |= {key for lease in snapshot.leases.values() for key in lease.inputs}
     keys |= plan.held | set(snapshot.quarantine)
-    return {key: entry for key, entry in snapshot.fragments.items() if key in keys}
+    return {key: snapshot.fragments[key] for key in sorted(keys) if key in snapshot.fragments}
 
 
 def _quarantined(

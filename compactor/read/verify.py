@@ -78,7 +78,7 @@ def _overlaps_within_runs(
 ) -> list[str]:
     compare = snapshot.table.key_comparator()
     runs: dict[str, list[tuple[Any, Any, str]]] = {}
-    for entry in snapshot.fragments.values():
+    for entry in snapshot.fragments.all():
         if entry.key in exact:
             first, last = exact[entry.key]
             runs.setdefault(entry.sorted_run, []).append(
