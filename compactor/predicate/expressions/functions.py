@@ -70,7 +70,7 @@ class Function(Struct, frozen=True):
         return ", ".join(shown) or "no arguments"
 
 
-JSON_PATHS: Final = frozenset(("json_extract", "json_extract_string"))
+JSON_PATHS: Final = frozenset(("json_extract", "json_extract_string", "json_valid"))
 """Functions that take columns of JSON as they are."""
 LIST_CONTAINS: Final = frozenset(("list_contains", "list_has", "array_contains", "array_has"))
 

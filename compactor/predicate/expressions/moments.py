@@ -21,6 +21,7 @@ from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
 I64 = npt.NDArray[np.int64]
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600}
 _FRACTIONS: Final = {"millisecond": 10**3, "microsecond": 10**6, "nanosecond": 10**9}
+_MAX_YEARS: Final = 30_000
 _THURSDAY: Final = 4
 """Weekday of 1970-01-01, from Sunday."""
 
@@ -137,6 +138,13 @@ def date_trunc(unit: pa.Scalar, value: Any) -> Any:
         raise pa.ArrowInvalid(f"the {name} of a time begins before the first time of {value.type}")
     width = np.int32 if value.type.bit_width == 32 else np.int64
     return integer_array(starts.astype(width), is_valid).view(value.type)
+
+
+def check_years(moments: pa.Array) -> None:
+    """Raises `pa.ArrowInvalid` for a moment beyond the years that Arrow's calendar has."""
+    beyond = np.abs(_Moments(moments).months) > 12 * _MAX_YEARS
+    if beyond.any():
+        raise pa.ArrowInvalid(f"a time is more than {_MAX_YEARS} years away from 1970")
 
 
 def date_diff(unit: pa.Scalar, first: Any, last: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.predicate.expressions.moments import date_trunc, part
+from compactor.predicate.expressions.moments import check_years, date_trunc, part
 from compactor.predicate.expressions.texts import row_by_row
 from lsm_fragment import compute as pc
 
@@ -27,6 +27,7 @@ def strftime(moments: Any, form: pa.Scalar) -> Any:
     if isinstance(moments, pa.Scalar):
         return strftime(pa.repeat(moments, 1), form)[0]
     text = _checked(form, _WRITTEN)
+    check_years(moments)
     unit = "s" if pt.is_date(moments.type) else moments.type.unit
     times = pc.cast(moments, pa.timestamp(unit))
     seconds = pc.cast(date_trunc(_SECOND, times), pa.timestamp("s"))
@@ -63,6 +64,7 @@ def at_zone(moments: Any, zone: pa.Scalar) -> Any:
         return at_zone(pa.repeat(moments, 1), zone)[0]
     name = zone.as_py()
     _check_zone(name)
+    check_years(moments)
     if pt.is_date(moments.type):
         moments = pc.cast(moments, _MICROSECONDS)
     unit = moments.type.unit
