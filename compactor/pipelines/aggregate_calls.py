@@ -87,14 +87,13 @@ def _bound(tree: exp.Expression, schema: pa.Schema, what: str) -> Expression:
 
 
 def _function(tree: exp.Expression) -> str:
-    if isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "mean":
-        return "avg"
-    function = _FUNCTIONS.get(type(tree))
+    is_mean = isinstance(tree, exp.Anonymous) and str(tree.this).lower() == "mean"
+    function = "avg" if is_mean else _FUNCTIONS.get(type(tree))
     if function is None:
         raise SqlError(
             f"that is no call of an aggregate; known are {KNOWN}; compute with their results in a transform"
         )
-    if isinstance(tree.this, exp.Distinct):
+    if _distinct(tree) is not None:
         if function in _DISTINCT:
             return f"{function} distinct"
         if function not in ("min", "max"):
@@ -102,13 +101,21 @@ def _function(tree: exp.Expression) -> str:
     return function
 
 
+def _distinct(tree: exp.Expression) -> Sequence[exp.Expression] | None:
+    """Returns what a call takes of each value once; None if it takes all."""
+    given = (
+        tree.expressions[0] if isinstance(tree, exp.Anonymous) and tree.expressions else tree.this
+    )
+    return given.expressions if isinstance(given, exp.Distinct) else None
+
+
 def _taken(function: str, tree: exp.Expression) -> tuple[Sequence[exp.Expression], Any]:
     """Returns the arguments and the constant of a call."""
     match function:
         case "count" if isinstance(tree.this, exp.Star):
             return [exp.true()], None
-        case _ if isinstance(tree.this, exp.Distinct):
-            return _only(tree.this.expressions), None
+        case _ if (distinct := _distinct(tree)) is not None:
+            return _only(distinct), None
         case "quantile":
             return [tree.this], _fraction(tree)
         case "string_agg":

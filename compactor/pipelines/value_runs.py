@@ -113,9 +113,9 @@ class SumDistinct(CountDistinct):
         if self._is_float:
             floats = to_floats(values).to_numpy()
             with np.errstate(invalid="ignore", over="ignore"):
-                self._floats += np.bincount(groups, floats, minlength=len(self._floats))
+                np.add.at(self._floats, groups, floats)  # in one order, however values are divided
             return
-        digits = digits_of(values)
+        digits = digits_of(values.cast(pa.uint8()) if pt.is_boolean(values.type) else values)
         if self._digits is None:
             self._digits = np.zeros((len(self._found), digits.shape[1]), dtype=np.int64)
         np.add.at(self._digits, groups, digits)
@@ -239,7 +239,8 @@ def _count_distinct(call: Call) -> ValueRuns:
 
 
 def _sum_distinct(call: Call) -> ValueRuns:
-    check_type(call, is_number, "is of numbers: cast it in the call or in a transform")
+    check_type(call, lambda dtype: is_number(dtype) or pt.is_boolean(dtype),
+               "is of numbers: cast it in the call or in a transform")  # fmt: skip
     storage = storage_type(call.arguments[0].type)
     storage = pa.int64() if pt.is_null(storage) else storage
     return SumDistinct(storage, call.what, is_mean=call.function == "avg distinct")

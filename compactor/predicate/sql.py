@@ -51,6 +51,7 @@ class _Dialect(sqlglot.Dialect):
         return path
 
     class Parser(sqlglot.Parser):
+        LAMBDAS: ClassVar = {}  # `->` is of JSON here
         FUNCTIONS: ClassVar = {
             name: build
             for name, build in sqlglot.Parser.FUNCTIONS.items()

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -67,6 +68,8 @@ CALLS: Final[dict[str, tuple[str, str]]] = {
     **{f"last_{c}": (f"last({c})", f"last({c} ORDER BY r)") for c in "ifdtw"},
     **{f"sum_of_different_{c}": (f"sum(distinct {c})",) * 2 for c in "ifd"},
     **{f"mean_of_different_{c}": (f"avg(distinct {c})",) * 2 for c in "ifd"},
+    "mean_different": ("mean(distinct i)", "avg(distinct i)"),
+    "flags_different": ("sum(distinct b)", "sum(distinct b::INT)"),
     "least_different": ("min(distinct i)",) * 2,
     **{f"different_{c}": (f"count(distinct {c})",) * 2 for c in "ifdtbw"},
     **{f"min_by_{c}": (f"min_by(t, {c})", f"arg_min(t, {c} ORDER BY r)") for c in "ifdtw"},
@@ -122,6 +125,17 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, datetime) and isinstance(other, datetime):
         return abs(one - other) <= timedelta(microseconds=1)
     return bool(one == other)
+
+
+def test_sums_of_different_floats_do_not_depend_on_how_rows_are_divided() -> None:
+    draw = np.random.default_rng(1)
+    values = draw.normal(size=3000) * 10.0 ** draw.integers(-8, 8, 3000)
+    table = pa.table({"k": draw.integers(0, 30, 3000), "f": values})
+    found = [
+        aggregated(table, {"s": "sum(distinct f)"}, "k", batch_size=size)[0]
+        for size in (7, 100, 2048)
+    ]
+    assert found[0] == found[1] == found[2]
 
 
 @settings(max_examples=60, deadline=None)

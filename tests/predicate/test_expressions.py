@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -44,6 +45,7 @@ MOMENTS = [
     datetime(9997, 12, 31, 23, 59, 59, 999999),
     datetime(2027, 1, 3, 4, 5, 6),
 ]
+FAR = [datetime(2040, 7, 1, 12, 0, 0, 7), datetime(2055, 1, 1), datetime(2399, 4, 1)]
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "a": (pa.int64(), INTEGERS),
     "b": (pa.int64(), INTEGERS),
@@ -57,6 +59,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "t": (pa.string(), TEXTS),
     "ts": (pa.timestamp("us"), MOMENTS),
     "us": (pa.timestamp("ms"), [m.replace(microsecond=0) for m in MOMENTS]),
+    "far": (pa.timestamp("us"), FAR),
     "day": (pa.date32(), [m.date() for m in MOMENTS]),
     "j": (pa.string(), JSON_TEXTS),
     "tm": (pa.time64("us"), [time(0), time(1, 2, 3, 4), time(23, 59, 59)]),
@@ -199,6 +202,14 @@ def months_later(moment: datetime, months: int) -> datetime:
     raise OverflowError
 
 
+def json_value(text: str, name: str) -> str | None:
+    """The JSON of a field, in lower case."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or name not in found:
+        return None
+    return json.dumps(found[name], ensure_ascii=False, separators=(",", ":")).lower()
+
+
 OTHERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     # NaN satisfies no comparison, not even <>.
     "x < y": lambda r: known(lambda x, y: x < y)(r["x"], r["y"]),
@@ -244,6 +255,13 @@ OTHERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "date_diff('week', us, day)": lambda r: known(
         lambda t, d: ((d - EPOCH).days + 3) // 7 - ((t.date() - EPOCH).days + 3) // 7
     )(r["us"], r["day"]),
+    "timezone('America/New_York', far)": lambda r: known(
+        lambda t: t.replace(tzinfo=ZoneInfo("America/New_York"))
+    )(r["far"]),
+    "far::TIMESTAMPTZ AT TIME ZONE 'Europe/Rome'": lambda r: known(
+        lambda t: t.replace(tzinfo=UTC).astimezone(ROME).replace(tzinfo=None)
+    )(r["far"]),
+    "lower(j -> 'a')": lambda r: known(lambda j: json_value(j, "a"))(r["j"]),
     "timezone('Europe/Rome', us)": lambda r: known(lambda t: t.replace(tzinfo=ROME))(r["us"]),
     "d / 4": lambda r: known(lambda d: d / 4)(r["d"]),
     "round(e)": lambda r: whole(r["e"]),

@@ -195,7 +195,8 @@ def _count(moments: _Moments, name: str) -> I64:
         return moments.days
     per_second = _FRACTIONS.get(name, 1)
     if moments.per_day == 1:
-        return moments.days * (DAY_SECONDS // _SECONDS.get(name, 1) * per_second)
+        each = DAY_SECONDS // _SECONDS.get(name, 1) * per_second
+        return _as_int(pc.multiply_checked(pa.array(moments.days), each).to_numpy())
     if per_second > moments.per_second:
         finer = pc.multiply_checked(pa.array(moments.numbers), per_second // moments.per_second)
         return _as_int(finer.to_numpy())
