@@ -216,12 +216,16 @@ def _spread(call: Call) -> Measure:
     return Spread(_SPREADS[call.function])
 
 
-def _sum(call: Call) -> Measure:
+def summed_type(call: Call) -> pa.DataType:
+    """Returns the storage type of what a call sums up. Raises `ConfigError` if that is no numbers."""
     check_type(call, lambda dtype: is_number(dtype) or pt.is_boolean(dtype),
            "is of numbers: cast it in the call or in a transform")  # fmt: skip
     storage = storage_type(call.arguments[0].type)
-    storage = pa.int64() if pt.is_null(storage) else storage
-    return Sum(storage, call.what, is_mean=call.function == "avg")
+    return pa.int64() if pt.is_null(storage) else storage
+
+
+def _sum(call: Call) -> Measure:
+    return Sum(summed_type(call), call.what, is_mean=call.function == "avg")
 
 
 def _extreme(call: Call) -> Measure:

@@ -18,13 +18,14 @@ from pyarrow import types as pt
 from compactor.errors import DataError
 from compactor.pipelines.aggregate_calls import Call
 from compactor.pipelines.exact_sums import (
+    DIGIT_BITS,
     as_floats,
     digits_of,
     from_digits,
     sum_type,
     with_carries,
 )
-from compactor.pipelines.measures import check_type, is_flat, is_number, to_floats
+from compactor.pipelines.measures import check_type, is_flat, is_number, summed_type, to_floats
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import concat, keep, take
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
@@ -106,7 +107,8 @@ class SumDistinct(CountDistinct):
     def begin(self, counts: I64) -> None:
         super().begin(counts)
         self._floats = np.zeros(len(counts))
-        self._digits: I64 | None = None
+        places = self._sum_type.bit_width // DIGIT_BITS
+        self._digits = np.zeros((len(counts), places), dtype=np.int64)
 
     def add_new(self, values: pa.Array, groups: I64) -> None:
         super().add_new(values, groups)
@@ -116,8 +118,6 @@ class SumDistinct(CountDistinct):
                 np.add.at(self._floats, groups, floats)  # in one order, however values are divided
             return
         digits = digits_of(values.cast(pa.uint8()) if pt.is_boolean(values.type) else values)
-        if self._digits is None:
-            self._digits = np.zeros((len(self._found), digits.shape[1]), dtype=np.int64)
         np.add.at(self._digits, groups, digits)
         self._digits = with_carries(self._digits)
 
@@ -125,16 +125,12 @@ class SumDistinct(CountDistinct):
         is_null = self._found == 0
         if not self._is_mean and not self._is_float:
             return self._exact(is_null)
-        totals = self._floats
-        if self._digits is not None:
-            totals = as_floats(self._digits, self._sum_type)
+        totals = self._floats if self._is_float else as_floats(self._digits, self._sum_type)
         if self._is_mean:
             totals = totals / np.maximum(self._found, 1)
         return pa.array(totals, mask=is_null)
 
     def _exact(self, is_null: npt.NDArray[np.bool_]) -> pa.Array:
-        if self._digits is None:
-            return pa.nulls(len(is_null), self.type)
         try:
             return from_digits(self._digits, is_null, self.type)
         except pa.ArrowInvalid:
@@ -239,11 +235,7 @@ def _count_distinct(call: Call) -> ValueRuns:
 
 
 def _sum_distinct(call: Call) -> ValueRuns:
-    check_type(call, lambda dtype: is_number(dtype) or pt.is_boolean(dtype),
-               "is of numbers: cast it in the call or in a transform")  # fmt: skip
-    storage = storage_type(call.arguments[0].type)
-    storage = pa.int64() if pt.is_null(storage) else storage
-    return SumDistinct(storage, call.what, is_mean=call.function == "avg distinct")
+    return SumDistinct(summed_type(call), call.what, is_mean=call.function == "avg distinct")
 
 
 def _quantile(call: Call) -> ValueRuns:

@@ -94,13 +94,18 @@ def _arrow(takes: str, name: str) -> tuple[Function, ...]:
     return _of(takes, lambda *values: getattr(pc, name)(*values))
 
 
+def _each_of(takes: Sequence[str], call: Call) -> tuple[Function, ...]:
+    return tuple(Function(each, call) for each in takes)
+
+
+_PATHS: Final = ("text 'text'", "text 'integer'")
 _LENGTH: Final = (
     Function("text", lambda text: pc.cast(pc.utf8_length(text), pa.int64())),
     Function("list", nested.length),
     Function("map", nested.length),
 )
 _PART: Final = {
-    name: (Function("moment", moments.part(of)), Function("time", moments.part(of)))
+    name: _each_of(("moment", "time"), moments.part(of))
     for name, of in (*((p, p) for p in moments.PARTS), *moments.ALIASES.items())
     if name not in ("ms", "us") and not name.endswith("s")
 }
@@ -150,29 +155,17 @@ _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
     "least": (Function("any...", numbers.extreme("min_element_wise"), takes_null=True),),
     "date_trunc": _of("'text' moment", moments.date_trunc),
     "date_diff": _of("'text' moment moment", moments.date_diff),
-    "epoch_ms": (
-        Function("moment", moments.epoch_ms),
-        Function("integer", moments.epoch_ms),
-    ),
+    "epoch_ms": _each_of(("moment", "integer"), moments.epoch_ms),
     "to_timestamp": _of("number", moments.to_timestamp),
     "strftime": _of("moment 'text'", time_formats.strftime),
     "strptime": _of("text 'text'", time_formats.strptime),
-    "json_extract": (
-        Function("text 'text'", json_paths.json_extract),
-        Function("text 'integer'", json_paths.json_extract),
-    ),
-    "json_extract_string": (
-        Function("text 'text'", json_paths.json_extract_string),
-        Function("text 'integer'", json_paths.json_extract_string),
-    ),
+    "json_extract": _each_of(_PATHS, json_paths.json_extract),
+    "json_extract_string": _each_of(_PATHS, json_paths.json_extract_string),
     "json_valid": _of("text", json_paths.json_valid),
-    "timezone": _of("'text' moment", lambda zone, moments: time_formats.at_zone(moments, zone)),
+    "timezone": _of("'text' moment", time_formats.at_zone),
     "md5": _of("text", texts.digest("md5")),
     "sha256": _of("text", texts.digest("sha256")),
-    "date_part": (
-        Function("'text' moment", moments.date_part),
-        Function("'text' time", moments.date_part),
-    ),
+    "date_part": _each_of(("'text' moment", "'text' time"), moments.date_part),
     "list_contains": _of("list any", nested.list_contains),
     **_PART,
 }

@@ -72,14 +72,14 @@ def strptime(texts: Any, form: pa.Scalar) -> Any:
     return row_by_row(read, _MICROSECONDS)(texts)
 
 
-def at_zone(moments: Any, zone: pa.Scalar) -> Any:
+def at_zone(zone: pa.Scalar, moments: Any) -> Any:
     """`AT TIME ZONE`: the instant of a local time, in UTC; of an instant the local time.
 
     Of a local time that comes twice it is the later instant, of one that is skipped the instant at which
     clocks are put forward. Raises `pa.ArrowInvalid` for an unknown zone.
     """
     if isinstance(moments, pa.Scalar):
-        return at_zone(pa.repeat(moments, 1), zone)[0]
+        return at_zone(zone, pa.repeat(moments, 1))[0]
     name = zone.as_py()
     _check_zone(name)
     if pt.is_date(moments.type):
