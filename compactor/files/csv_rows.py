@@ -94,7 +94,7 @@ class CsvRows(Struct, frozen=True, kw_only=True):
             return plain_numbers(data, offsets[:-1], offsets[1:], is_value)
         at = slice(place, None, self._columns)
         starts, stops, forms = self._spans
-        starts, stops, forms = starts[at].copy(), stops[at].copy(), forms[at].copy()
+        starts, stops, forms = starts[at], stops[at], forms[at]
         is_there = ((stops > starts) | (forms != 0)).view(np.uint8)
         return plain_numbers(self._data, starts, stops, is_there)
 

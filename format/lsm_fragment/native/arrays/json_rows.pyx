@@ -34,6 +34,7 @@ cdef enum:
     TRAITS = 9
     MAX_DIGITS = 17  # identify every double
     MAX_POWER = 27  # the largest power of five in 64 bits
+    MAX_PLAIN = 17  # bytes of a number whose digits fit 64 bits, whatever they are
 
 cpdef enum Kind:
     NULL_ = 0
@@ -1126,8 +1127,40 @@ cdef class JsonRows:
         return self.nodes[0].length
 
 
+cdef inline int64_t plain_number(Bytes text, int64_t size, int64_t* value) noexcept nogil:
+    """Parses a short number without an exponent, as most are, as `JsonRows._number` does. Returns its kind, or TEXT of
+    all others."""
+    cdef int64_t at = text[0] == 45, point
+    cdef bint is_negative = at
+    cdef uint64_t digits = 0
+    cdef double result
+    if size > MAX_PLAIN or at == size or not is_digit(text[at]) or (text[at] == 48 and at + 1 < size and text[at + 1] != 46):
+        return TEXT
+    while at < size and is_digit(text[at]):
+        digits = digits * 10 + (text[at] - 48)
+        at += 1
+    if at == size:
+        if is_negative and digits == 0:
+            return TEXT
+        value[0] = -<int64_t>digits if is_negative else <int64_t>digits
+        return INT
+    point = at
+    at += 1
+    if text[point] != 46 or at == size:
+        return TEXT
+    while at < size and is_digit(text[at]):
+        digits = digits * 10 + (text[at] - 48)
+        at += 1
+    if at < size or not to_double(digits, point + 1 - size, &result):
+        return TEXT
+    if is_negative:
+        result = -result
+    memcpy(value, &result, 8)
+    return DOUBLE
+
+
 def numbers(
-    const uint8_t[::1] data, const int32_t[::1] starts, const int32_t[::1] stops, const uint8_t[::1] is_there,
+    const uint8_t[::1] data, const int32_t[:] starts, const int32_t[:] stops, const uint8_t[::1] is_there,
     bint stops_early=False,
 ):
     """Parses texts as numbers of JSON, which blanks may surround. Returns kinds and values: those of an integer of 64
@@ -1148,7 +1181,9 @@ def numbers(
                 kinds_[place] = NULL_
                 continue
             size = stops[place] - starts[place]
-            if size < 63:
+            if size:
+                kinds_[place] = <uint8_t>plain_number(begin + starts[place], size, &values_[place])
+            if kinds_[place] == TEXT and size < 63:
                 memcpy(text, begin + starts[place], size)
                 text[size] = 0
                 rows.data = text
