@@ -20,30 +20,38 @@ class HashIndex:
     def __init__(self, hashes: U64) -> None:
         """hashes: ascending. Shape (hashes,)."""
         starts = np.flatnonzero(np.diff(hashes, prepend=~hashes[:1]))
-        self._distinct = hashes[starts]
+        distinct = hashes[starts]
         self._first = starts
         self._counts = np.diff(starts, append=len(hashes))
+        self._is_distinct = len(starts) == len(hashes)
         bits = min(_MAX_BITS, 1 + len(starts).bit_length())
         self._shift = np.uint64(64 - bits)
-        buckets = np.bincount((self._distinct >> self._shift).astype(np.int64), minlength=1 << bits)
-        self._longest = int(buckets.max(initial=0))
+        buckets = np.bincount((distinct >> self._shift).view(np.int64), minlength=1 << bits)
         self._stops = np.append(0, np.cumsum(buckets)).astype(np.int32)
+        # What is looked for in an empty bucket is compared with the first hash of a later one, or with this
+        # copy of the last one: never with one of its own bucket.
+        self._distinct = np.append(distinct, distinct[-1:])
 
     def find(self, hashes: U64) -> tuple[I64, I64]:
         """Returns the place of the first equal hash of each, and how many there are. Shape (hashes,)."""
-        first, counts = np.zeros((2, len(hashes)), dtype=np.int64)
-        bucket = (hashes >> self._shift).astype(np.int64)
-        at, stop = self._stops[bucket], self._stops[bucket + 1]
+        if not len(self._first):
+            first, counts = np.zeros((2, len(hashes)), dtype=np.int64)
+            return first, counts
+        bucket = (hashes >> self._shift).view(np.int64)
+        place = self._stops.take(bucket)
+        is_found = self._distinct.take(place) == hashes
         # Buckets have half a hash on average, so few rows are left after a step or two.
-        left = np.flatnonzero(at < stop)
-        at, stop = at[left], stop[left]
-        for _ in range(self._longest):
-            is_found = self._distinct[at] == hashes[left]
-            place = at[is_found]
-            first[left[is_found]] = self._first[place]
-            counts[left[is_found]] = self._counts[place]
-            goes_on = ~is_found & (at + 1 < stop)
-            left, at, stop = left[goes_on], at[goes_on] + 1, stop[goes_on]
-            if not len(left):
-                break
-        return first, counts
+        left = np.flatnonzero(~is_found)
+        at, stop = place[left] + 1, self._stops.take(bucket[left] + 1)
+        while len(left):
+            goes_on = at < stop
+            left, at, stop = left[goes_on], at[goes_on], stop[goes_on]
+            is_same = self._distinct.take(at) == hashes[left]
+            found = left[is_same]
+            place[found] = at[is_same]
+            is_found[found] = True
+            left, at, stop = left[~is_same], at[~is_same] + 1, stop[~is_same]
+        place[~is_found] = 0
+        if self._is_distinct:
+            return place.astype(np.int64), is_found.astype(np.int64)
+        return self._first.take(place), self._counts.take(place) * is_found
