@@ -294,7 +294,8 @@ All else goes through `moves` and `batches` of `lsm_fragment.arrays` (decision 6
 OWN_TAKERS: Final = (
     "compactor/compaction/worker.py", "compactor/merge/column_phase.py", "compactor/merge/order/key_merge.py",
     "compactor/merge/key_phase.py", "compactor/merge/tasks.py", "compactor/pipelines/asof_join.py",
-    "compactor/pipelines/merge_join.py", "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
+    "compactor/pipelines/hash_index.py", "compactor/pipelines/merge_join.py",
+    "compactor/pipelines/merging.py", "compactor/pipelines/work.py",
     "compactor/pipelines/range_join.py", "compactor/read/merged_rows.py",
     "compactor/read/row_groups_ahead.py", "compactor/read/steps.py",
     "compactor/stores/upload_parts.py", "compactor/write/ingest/fragments.py",

@@ -26,10 +26,13 @@ from lsm_fragment.arrays.nested import (
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.keys.sort_schema import SortSchema
+from lsm_fragment.threads import ThreadPool
 
 ROW_GROUP_BYTES: Final = 64 << 20
 ROW_GROUP_ROWS: Final = 1 << 20
 _TEXT_SLICE_BYTES: Final = 4 << 20
+_ROWS_FOR_THREADS: Final = 4096
+"""Let one thread render fewer rows, since a second one would cost more than it saves."""
 _BATCH_ROWS: Final = 16_384
 _BATCH_BYTES: Final = 1 << 20
 _BLOOM_FALSE_SHARE: Final = 0.01
@@ -58,7 +61,7 @@ class TableSink(ABC):
 
 
 class TextSink(TableSink):
-    """A sink that renders batches to text, slice by slice."""
+    """A sink that renders batches to text, slice by slice, in several threads if it may."""
 
     def __init__(
         self,
@@ -66,21 +69,28 @@ class TextSink(TableSink):
         header: bytes,
         render: Callable[[pa.RecordBatch], bytes],
         footer: bytes = b"",
+        threads: int = 1,
     ) -> None:
+        """render: gives the same text of some rows in any thread, if there are several."""
         self._output = output
+        self._pool = ThreadPool(threads)
         self._render = render
         self._footer = footer
         output.write(header)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for piece in sliced(batch, _TEXT_SLICE_BYTES):
-            self._output.write(self._render(piece))
+            parts = self._pool.threads if piece.num_rows >= _ROWS_FOR_THREADS else 1
+            rows = -(-piece.num_rows // parts)
+            slices = [piece.slice(start, rows) for start in range(0, piece.num_rows, rows)]
+            for text in self._pool.each(self._render, slices):
+                self._output.write(text)
 
     def finish(self) -> None:
         self._output.write(self._footer)
 
     def close(self) -> None:
-        return
+        self._pool.close()
 
 
 class ArrowSink(TableSink):

@@ -35,7 +35,8 @@ Wanted = Collection[str] | None
 
 _KEPT_BYTES: Final = 4096
 _GUESSED_BYTES: Final = 16 << 20
-"""Guess types after this much of the rows, and if a column had no value yet, after as much again."""
+_GUESSED_ROWS: Final = 100_000
+"""Guess types after so much of the rows, or so many, and again while a column had no value yet."""
 _BLOCKS_AHEAD: Final = 1
 _PARSED_AHEAD: Final = 2
 
@@ -367,6 +368,7 @@ class TextBatches(FileBatches, Generic[Block]):
 
     def _scan(self, on_scan: Callable[[int], None]) -> None:
         room, guess_at = self._room, max(0, self._room - _GUESSED_BYTES)
+        rows = 0
         self._is_all_held = room > 0
         self._rest = self._numbered_blocks()
         if not self._guesses:  # which wait for their iteration, and threads would too
@@ -379,11 +381,12 @@ class TextBatches(FileBatches, Generic[Block]):
             room -= sum(column.nbytes for piece in pieces for column in piece.columns.values())
             self._is_all_held = room > 0
             self._held.append((consumed, pieces))
-            if room <= guess_at:
+            rows += sum(piece.rows for piece in pieces)
+            if room <= guess_at or rows >= _GUESSED_ROWS:
                 if self._guessed():
                     self._is_all_held = False
                     break
-                guess_at = max(0, guess_at - _GUESSED_BYTES)
+                guess_at, rows = max(0, min(guess_at, room) - _GUESSED_BYTES), 0
             if not self._is_all_held:
                 self._held.pop()
         if not self.is_guess:

@@ -57,7 +57,7 @@ class SinkOptions(Struct, frozen=True, kw_only=True):
     """Options of sinks; each applies to some formats and is ignored by the others."""
 
     threads: int = 1
-    """Number of threads that encode a fragment's columns; the bytes do not depend on it."""
+    """Number of threads that encode a fragment's columns, or render CSV and NDJSON; they change no byte."""
     row_group_bytes: int = ROW_GROUP_BYTES
     """Maximum Arrow bytes of a Parquet row group, which are held until the row group is complete."""
     sort: SortSchema | None = None
@@ -189,7 +189,8 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
         return ArrowSink(output, schema, options.sort)
     if kind.format is FileFormat.CSV:
         lines = partial(csv_lines, options=options.text)
-        return TextSink(output, csv_header(schema.names, options.text), lines)
+        header = csv_header(schema.names, options.text)
+        return TextSink(output, header, lines, threads=options.threads)
     if kind.format is FileFormat.XML:
         return TextSink(output, XML_HEADER, xml_rows, XML_FOOTER)
     if isinstance(options.layout, FixedLayout):
@@ -201,7 +202,9 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
 
         return TextSink(output, b"", SegmentText(kind.format))
     render = partial(json_lines, map_objects=options.map_objects, expanded=options.expanded)
-    return TextSink(output, b"", options.render or render)
+    if options.render is not None:
+        return TextSink(output, b"", options.render)
+    return TextSink(output, b"", render, threads=options.threads)
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:

@@ -168,6 +168,8 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
             return Classified(Form.MATERIALIZED, "points and intervals are put in order")
         case Combine(method=Method.ASOF):
             return Classified(Form.MATERIALIZED, "both sides are put in the order of time")
+        case Combine() if _feeds_output(by, nodes):
+            return Classified(Form.FUSED, "row by row, once the build side is complete")
         case Combine():
             return Classified(Form.BUILT, "probes the table that was built before")
         case Transform(window=Window()):
@@ -175,6 +177,19 @@ def _classify(key: str, node: Node, nodes: Mapping[str, Node], by: list[str]) ->
         case Source() | Transform():
             return Classified(Form.FUSED, "row by row, for one node")
     raise AssertionError(node)
+
+
+def _feeds_output(by: Sequence[str], nodes: Mapping[str, Node]) -> bool:
+    """Returns whether rows go to one output, directly or through transforms, which holds only few of them."""
+    if len(by) != 1:
+        return False
+    match nodes[by[0]]:
+        case Output() as output:
+            is_sorted = output.sort or (output.split is not None and output.split.by)
+            return output.table is None and not is_sorted
+        case Transform(window=None):
+            return _feeds_output(consumers(nodes)[by[0]], nodes)
+    return False
 
 
 def held_by_consumer(key: str, nodes: Mapping[str, Node], by: Sequence[str]) -> str | None:

@@ -25,6 +25,7 @@ from lsm_fragment.gather.nested import positions_by_source
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
+from lsm_fragment.threads import ThreadPool
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536
@@ -167,10 +168,11 @@ def by_key(
     batch_rows: int,
     budget: MemoryBudget,
     disk: LocalDisk,
+    pool: ThreadPool | None = None,
 ) -> Batches:
     """Yields all rows in sort order; equal keys by input, then in input order.
 
-    inputs: name and sorted batches of each. `budget` must have the stage `chunks`.
+    inputs: name and sorted batches of each. `budget` must have the stage `chunks`. pool: gathers columns.
     Raises `DataError` naming an input that is not sorted.
     """
     names = [column.column for column in sort]
@@ -182,7 +184,7 @@ def by_key(
     with closing(_Closers(sources)):
         try:
             for window in merge_rows(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                yield _gathered(sources, window.inputs, schema)
+                yield _gathered(sources, window.inputs, schema, pool or ThreadPool(1))
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error
 
@@ -197,13 +199,19 @@ class _Closers:
 
 
 def _gathered(
-    sources: Sequence[_KeyInput], which: npt.NDArray[np.uint16], schema: pa.Schema
+    sources: Sequence[_KeyInput],
+    which: npt.NDArray[np.uint16],
+    schema: pa.Schema,
+    pool: ThreadPool,
 ) -> pa.RecordBatch:
     origins = Origins.of(which, len(sources))
-    counts, columns = origins.counts.tolist(), []
+    counts = origins.counts.tolist()
     with Pins() as pins:
         taken = [source.rows.take(n, pins) for source, n in zip(sources, counts, strict=True)]
-        for index, field in enumerate(schema):
+
+        def gathered(index: int) -> pa.Array:
             pieces = [[piece[index] for piece in of_source] for of_source in taken]
-            columns.append(to_logical(gather_arrays(pieces, origins), field.type))
+            return to_logical(gather_arrays(pieces, origins), schema.field(index).type)
+
+        columns = pool.each(gathered, range(len(schema)))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
+from lsm_fragment.threads import ThreadPool
 
 _WORK_COPIES = 3
 """Copies of a run while it is sorted: its batches, the concatenated columns, and the keys, or later some
@@ -37,8 +39,10 @@ class Sorter:
         disk: LocalDisk,
         *,
         at_once: int = 1,
+        pool: ThreadPool | None = None,
     ) -> None:
-        """at_once: number of sorters that emit rows at the same time under one budget."""
+        """at_once: number of sorters that emit rows at the same time under one budget. pool: moves rows."""
+        self._pool = pool or ThreadPool(1)
         self._divisor = _MERGE_DIVISOR * at_once
         self._schema = schema
         self._sort = sort
@@ -83,7 +87,15 @@ class Sorter:
 
     def _merged(self, runs: Sequence[BatchBuffer]) -> Iterator[pa.RecordBatch]:
         inputs = [(f"run {n}", run.drain()) for n, run in enumerate(runs)]
-        return by_key(inputs, self._schema, self._sort, self._batch_rows, self._budget, self._disk)
+        return by_key(
+            inputs,
+            self._schema,
+            self._sort,
+            self._batch_rows,
+            self._budget,
+            self._disk,
+            self._pool,
+        )
 
     def _new_run(self) -> BatchBuffer:
         return BatchBuffer(self._schema, self._budget, self._stage, self._disk)
@@ -132,19 +144,18 @@ class Sorter:
     def _sorted_run(self) -> Iterator[pa.RecordBatch]:
         if not self._held:
             return
-        columns = [
-            concat_storage([to_storage(batch.column(index)) for batch in self._held])
-            for index in range(len(self._schema))
-        ]
+        held = self._held
+        columns = self._pool.each(
+            lambda index: concat_storage([to_storage(batch.column(index)) for batch in held]),
+            range(len(self._schema)),
+        )
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
         order = stable_order(sort_keys(keys, self._sort))
         for start in range(0, len(order), self._batch_rows):
             places = order[start : start + self._batch_rows]
+            taken = self._pool.each(partial(take, places=places), columns)
             yield pa.RecordBatch.from_arrays(
-                [
-                    to_logical(take(a, places), f.type)
-                    for a, f in zip(columns, self._schema, strict=True)
-                ],
+                [to_logical(a, f.type) for a, f in zip(taken, self._schema, strict=True)],
                 schema=self._schema,
             )
 

@@ -24,7 +24,7 @@ from compactor.pipelines.classify import (
     held_by_consumer,
     topological_order,
 )
-from compactor.pipelines.config import Merge, Node, Output, Pipeline, Source, Transform
+from compactor.pipelines.config import Combine, Merge, Node, Output, Pipeline, Source, Transform
 from compactor.pipelines.config.paths import identity
 from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
@@ -36,6 +36,7 @@ from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from lsm_fragment.keys.sort_schema import SortSchema
+from lsm_fragment.threads import ThreadPool
 
 if TYPE_CHECKING:
     from compactor.pipelines.sorting import Sorter
@@ -98,6 +99,8 @@ class RunContext:
         self.disk: LocalDisk
         self.database: Database
         self.dead_letters: DeadLetters
+        self.pool = ThreadPool(pipeline.cores)
+        """Works on the columns of batches."""
         self._threads: list[threading.Thread] = []
         self._channels: list[Channel] = []
         self._buffers: dict[str, list[BatchBuffer]] = {}
@@ -163,7 +166,8 @@ class RunContext:
                 Form.FUSED if name == CHUNKS else getattr(self.forms.get(name), "form", Form.FUSED)
             )
             held = form is not Form.FUSED or name == CHUNKS
-            held |= isinstance(self.nodes.get(name), (Merge, Output)) or self._has_window(name)
+            held |= isinstance(self.nodes.get(name), (Combine, Merge, Output))
+            held |= self._has_window(name)
             priority = {Form.BUILT: 1, Form.MATERIALIZED: 0}.get(form, 2) if held else None
             stages.append(
                 MemoryStage(
@@ -196,6 +200,7 @@ class RunContext:
                 yield
             finally:
                 self._stop()
+                self.pool.close()
 
     def end_threads(self) -> None:
         """Waits for the threads that read ahead; their rows are needed no more. Idempotent."""
@@ -248,7 +253,9 @@ class RunContext:
         rows = batch_rows or self.batch_rows
         with ExitStack() as stack:
             sorters = [
-                Sorter(*sort, rows, self.budget, name, self.disk, at_once=len(sorts))
+                Sorter(
+                    *sort, rows, self.budget, name, self.disk, at_once=len(sorts), pool=self.pool
+                )
                 for sort in sorts
             ]
             for sorter in sorters:

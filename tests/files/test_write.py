@@ -126,6 +126,39 @@ def test_text_is_compressed_by_its_ending_and_equal_rows_make_equal_files(
     assert zstandard.ZstdDecompressor().decompressobj().decompress(zipped) == plain
 
 
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "csv.gz"])
+def test_threads_that_render_rows_change_no_byte(ending: str, tmp_path: Path) -> None:
+    table = one(pa.string(), *(f'{n} "quoted", {n % 7}' for n in range(10_001)))
+    found = set()
+    for threads in (1, 2, 3):
+        path = tmp_path / f"{threads}.{ending}"
+        with open_table_sink(str(path), table.schema, SinkOptions(threads=threads)) as sink:
+            for batch in table.to_batches(max_chunksize=7000):
+                sink.write(batch)
+        found.add(path.read_bytes())
+    assert len(found) == 1
+
+
+def test_the_first_value_that_cannot_be_written_is_told_of_by_any_number_of_threads(
+    tmp_path: Path,
+) -> None:
+    fine = ["1"] * 6000
+    texts = pa.array([*fine, "{first", *fine, "{second"])
+    table = pa.table({"a": pa.ExtensionArray.from_storage(pa.json_(pa.string()), texts)})
+    told = set()
+    for threads in (1, 2):
+        path = tmp_path / "a.ndjson"
+        options = SinkOptions(threads=threads)
+        with (
+            pytest.raises(InputError) as error,
+            open_table_sink(str(path), table.schema, options) as sink,
+        ):
+            sink.write(table.to_batches()[0])
+        told.add(str(error.value))
+        assert list(tmp_path.iterdir()) == []
+    assert len(told) == 1
+
+
 def test_small_batches_share_a_row_group_and_large_ones_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ TABLE: dict[str, tuple[dict[str, Any], str, str]] = {
     "interleave with a seed": (
         {**PAIR, **merge("a", "b", mode="interleave", interleave_seed=1)}, "built", "streaming",
     ),
-    "combine": ({**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}, "built", "streaming"),
+    "combine": ({**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"]}}}, "fused", "streaming"),
     "sort-merge join": (
         {**PAIR, "x": {"combine": {"probe": "a", "build": "b", "on": ["n"], "method": "sort_merge"}}},
         "materialized", "materialized",
@@ -127,6 +127,8 @@ def test_what_feeds_one_output_is_held_as_the_table_says(case: str) -> None:
 @pytest.mark.parametrize("case", TABLE)
 def test_an_aggregate_or_a_joins_probe_side_is_fed_as_an_output_is(case: str) -> None:
     nodes, form, _ = TABLE[case]
+    if case == "combine":
+        form = "built"  # its build side makes room for theirs
     sink = {"o": {"output": {"input": "y", "path": "o.ndjson"}}, **sources("z")}
     aggregate = {"aggregate": {"input": "x", "group_by": ["q"], "columns": {"c": "count"}}}
     joined = {"combine": {"probe": "x", "build": "z", "on": ["n"]}}
@@ -166,6 +168,25 @@ def test_what_roots_a_window_is_materialized(case: str) -> None:
         "out": {"output": {"input": "w", "path": "o.csv"}},
     }
     assert str(classify(load({**nodes, **without}).nodes)["x"].form) == TABLE[case][1]
+
+
+@pytest.mark.parametrize(
+    ("output", "form"),
+    [
+        ({"path": "o.csv"}, "fused"),
+        ({"path": "o.parquet"}, "fused"),
+        ({"path": "o-{}.csv", "split": {"rows": 5}}, "fused"),
+        ({"path": "o-{}.csv", "split": {"by": "n"}}, "built"),
+        ({"path": "o.frag", "sort_by": "n"}, "built"),
+        ({"table": "t", "sort_by": "n"}, "built"),
+    ],
+)
+def test_a_join_streams_to_an_output_that_holds_few_rows(output: dict[str, Any], form: str) -> None:
+    nodes, _, _ = TABLE["combine"]
+    chosen = {"y": {"transform": {"input": "x", "columns": ["n"]}}}
+    for given, more in (("x", {}), ("y", chosen)):
+        out = {"out": {"output": {"input": given, **output}}}
+        assert str(classify(load({**nodes, **more, **out}).nodes)["x"].form) == form
 
 
 def test_a_route_streams_with_one_branch_and_not_with_two() -> None:

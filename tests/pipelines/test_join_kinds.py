@@ -270,3 +270,13 @@ def test_both_methods_give_the_same_rows(
     }
     one, other = (joined(tables, {"x": "u"}, how, method)[0] for method in METHODS)
     assert sorted(rows_of(one), key=str) == sorted(rows_of(other), key=str)
+
+
+def test_a_hash_join_for_an_output_holds_its_build_side_and_few_rows() -> None:
+    tables = {
+        "a": pa.table({"x": [n % 10 for n in range(4000)], "l": ["p" * 60] * 4000}),
+        "b": pa.table({"u": [n % 10 for n in range(500)], "r": ["q" * 60] * 500}),
+    }
+    found, report = joined(tables, {"x": "u"}, "inner", memory={"limit": "4MiB"})
+    assert found.num_rows == 200_000 and found.nbytes > 20 * MIB
+    assert report.spills == 0 and report.peak_bytes <= 4 * MIB

@@ -18,7 +18,7 @@ import pytest
 
 from compactor.common.ahead import Ahead
 from compactor.errors import CompactorError, InputError
-from compactor.files import csv, ndjson, read
+from compactor.files import csv, ndjson, read, sinks
 from compactor.files.write import open_table_sink
 from compactor.pipelines import work
 from compactor.pipelines.config import parse_pipeline
@@ -36,6 +36,7 @@ def many_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Divides small files into many blocks; no thread outlives a run."""
     monkeypatch.setattr(csv, "MAX_ROW_BYTES", BLOCK)
     monkeypatch.setattr(ndjson, "_BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(sinks, "_ROWS_FOR_THREADS", 1)
     monkeypatch.setattr(source, "_MIN_GUESSED", 1)
     monkeypatch.setattr(work, "_MAX_HELD", 2 * BLOCK)
     monkeypatch.setattr(read, "DEFAULT_BATCH_BYTES", BLOCK)

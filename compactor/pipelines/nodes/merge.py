@@ -55,7 +55,9 @@ def _sorted(work: RunContext, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
     sort = sort_schema(node.sort_by, schema, f"node {name!r}")
     inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
-    return by_key(inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk)
+    return by_key(
+        inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk, work.pool
+    )
 
 
 def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:

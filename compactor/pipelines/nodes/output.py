@@ -94,12 +94,15 @@ def open_sink(
     node: Output,
     row_group_bytes: int = ROW_GROUP_BYTES,
     staging: Staging | None = None,
+    threads: int = 1,
 ) -> StagedSink:
     """Opens a file of an output.
 
     row_group_bytes: row group size of Parquet. staging: folder of unfinished files, if there are several.
+    threads: render rows of text.
     """
     options = SinkOptions(
+        threads=threads,
         text=node.text_options,
         layout=node.layout,
         ending=node.format,
@@ -246,7 +249,10 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self.name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
-        return open_sink(path, self._schema, self._node, row_group_bytes, self._staging)
+        # While files are read ahead, all cores have work.
+        is_alone = not self._work.is_read_ahead(self._node.input) or bool(self._order())
+        threads = self._work.pipeline.cores if is_alone else 1
+        return open_sink(path, self._schema, self._node, row_group_bytes, self._staging, threads)
 
     def _write_fragments(self, table: str) -> None:
         # Imported here, since files need no tables.

@@ -123,7 +123,14 @@ class _Sides:
     def _put_in_order(self, batches: Batches, schema: pa.Schema, order: SortSchema) -> Batches:
         work = self._work
         sorter = Sorter(
-            schema, order, work.batch_rows, work.budget, self._name, work.disk, at_once=2
+            schema,
+            order,
+            work.batch_rows,
+            work.budget,
+            self._name,
+            work.disk,
+            at_once=2,
+            pool=work.pool,
         )
         self._stack.enter_context(closing(sorter))
         self._sorters.append(sorter)
