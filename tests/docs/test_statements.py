@@ -197,8 +197,10 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "One pure function decides, for both the executor and `--explain`": (
         "test_classification::test_what_is_explained_is_what_is_classified",
     ),
-    "windowed transform, whose input is held before it | fused: one batch in flight": (
+    "hash join for an output that is no table and not sorted, directly or through transforms | fused: one batch in flight": (
         "test_classification::test_what_feeds_one_output_is_held_as_the_table_says",
+        "test_classification::test_a_join_streams_to_an_output_that_holds_few_rows",
+        "test_join_kinds::test_a_hash_join_for_an_output_holds_its_build_side_and_few_rows",
         "test_nodes::test_a_fused_chain_holds_no_more_of_ten_times_the_rows",
     ),
     "the result is built first and drained as it is consumed; spills batch by batch": (
