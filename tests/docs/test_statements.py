@@ -197,7 +197,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "One pure function decides, for both the executor and `--explain`": (
         "test_classification::test_what_is_explained_is_what_is_classified",
     ),
-    "hash join for an output that is no table and not sorted, directly or through transforms | fused: one batch in flight": (
+    "hash join for an output that is no table and not sorted, directly or through transforms": (
         "test_classification::test_what_feeds_one_output_is_held_as_the_table_says",
         "test_classification::test_a_join_streams_to_an_output_that_holds_few_rows",
         "test_join_kinds::test_a_hash_join_for_an_output_holds_its_build_side_and_few_rows",
