@@ -10,6 +10,8 @@ import decimal
 import json
 import struct
 from collections.abc import Iterator
+from itertools import product
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any
 
 import xxhash
@@ -313,10 +315,13 @@ def by_vocabulary(cursor: Cursor, count: int) -> Iterator[bytes]:
     numbers = struct.unpack(f"<{count}H", cursor.buffer(2 * count))
     encoding, *_, size = cursor.nodes[0]
     assert encoding == 6
-    assert size <= 2**16 - 256
+    assert size <= 60_436
     words = node_values(cursor, {"kind": "binary"})
     assert all(word is not None and 1 <= len(word) <= 16 for word in words)
-    symbols = [bytes([byte]) for byte in range(256)] + words
+    symbols = dict(enumerate([*(bytes([byte]) for byte in range(256)), *words]))
+    symbols |= {60_692 + n: b"%03d" % n for n in range(1000)}
+    pairs = product([c.encode() for c in digits + ascii_uppercase + ascii_lowercase], repeat=2)
+    symbols |= {61_692 + n: b"".join(pair) for n, pair in enumerate(pairs)}
     return (b"".join(symbols[n] for n in row) for row in pieces(numbers, integers(cursor)))
 
 

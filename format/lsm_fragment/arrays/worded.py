@@ -28,7 +28,7 @@ class Words(NamedTuple):
     """The numbers of the words of rows, and the words."""
 
     numbers: pa.Buffer
-    """uint16, of all rows. Below 256 it is a single byte, else the number of a word plus 256."""
+    """uint16, of all rows, as SPEC section 5 has them."""
     counts: npt.NDArray[np.int32]
     """How many numbers each row has. Shape (rows,)."""
     sizes: npt.NDArray[np.uint8]

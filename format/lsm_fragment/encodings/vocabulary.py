@@ -25,7 +25,7 @@ from lsm_fragment.encodings.integers import encode_ints
 from lsm_fragment.encodings.node import MAX_VALUE_BYTES, Encoding, Node, with_validity
 from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape, checked
 from lsm_fragment.encodings.samples import sampled_bytes
-from lsm_fragment.native.encodings.vocabulary import MAX_WORD_BYTES, MAX_WORDS
+from lsm_fragment.native.encodings.vocabulary import FIRST_WORD, MAX_WORD_BYTES, MAX_WORDS
 
 ENCODING = Encoding.VOCABULARY
 SHAPE = NodeShape(children=2, has_param=True)
@@ -36,9 +36,9 @@ _MAX_DISTINCT: Final = 0.95
 """Leave text whose sample has more different words than this fraction of its words."""
 _MAX_FRACTION: Final = 0.85
 """Leave text of which a codec makes less than numbers and words take, divided by this."""
-_MAX_FIRST_NUMBERS: Final = 0.31
+_MAX_FIRST_NUMBERS: Final = 0.29
 """Leave text that takes more numbers for each byte, unless other chunks of the column have words: merges take
-time for each number, and a codec for each byte."""
+time for each number, and a codec for each byte. Numbers that spell count twice: they hardly recur."""
 _MAX_NUMBERS: Final = (1 << 30) - 1
 _MAX_KEPT_BYTES: Final = (1 << 30) - 1
 """Expand more text: if all of it had to be spelled, 32 bits would not count the bytes of the numbers."""
@@ -111,10 +111,13 @@ def _node(words: Words, valid: npt.NDArray[np.bool_] | None, text_bytes: int) ->
 def _may_pay(data: memoryview) -> bool:
     """Returns whether the words of a sample recur, which those of random ids don't, and are not too short."""
     sample = sampled_bytes(data)
-    words = _words_of(np.array([sample.nbytes]), sample, int(sample.nbytes * _MAX_FIRST_NUMBERS))
+    most = int(sample.nbytes * _MAX_FIRST_NUMBERS)
+    words = _words_of(np.array([sample.nbytes]), sample, most)
     if words is None:
         return False
-    return len(words.sizes) <= _MAX_DISTINCT * len(words.numbers) / NUMBER_BYTES
+    numbers = np.frombuffer(words.numbers, dtype=np.uint16)
+    spelled = np.count_nonzero((numbers < FIRST_WORD) | (numbers >= FIRST_WORD + MAX_WORDS))
+    return len(numbers) + spelled <= most and len(words.sizes) <= _MAX_DISTINCT * len(numbers)
 
 
 def _fraction(data: memoryview, words: Words) -> float:

@@ -2,7 +2,8 @@
 
 A word is a run of letters and digits with the run of other bytes behind it, cut after 16 bytes and where a row ends. So
 it fits two 64-bit words: it is compared by two instructions, and copied by one of 16 bytes that overwrites the excess of
-the copy before. Numbers below 256 are single bytes, which spell the words that the vocabulary has no room for.
+the copy before. What is not numbered is spelled: by the greatest numbers, which are three digits or two letters or digits
+each, and by those below 256, which are single bytes.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -23,8 +24,11 @@ cdef extern from *:
 
 cdef enum:
     SIZE = 16  # most bytes of a word
-    BYTES = 256  # numbers of single bytes
+    BYTES = 256  # numbers of single bytes; those of words follow
+    LETTERS = 62  # letters and digits of ASCII
     NUMBERS = 1 << 16
+    PAIRS = NUMBERS - LETTERS * LETTERS  # the first number of two letters
+    TRIPLES = PAIRS - 1000  # the first number of three digits
     NUMBER = NUMBERS - 1  # the bits of an entry that are a word's number; the others are of its hash
     PROBES = 16  # entries of the table that are looked at for a word: bounds what a hostile text takes
     MAX_DIGITS = 4  # letters and digits of a word that begins with a digit: longer ones hardly recur, and are spelled
@@ -41,8 +45,8 @@ cdef struct Vocabulary:
     uint32_t* table  # numbers and hashes of words, 0 where there is none
     int bits  # of the number of entries
     Word* words  # by number
-    uint8_t* sizes  # by number; 1 for each single byte
-    int64_t count  # numbers in use
+    uint8_t* sizes  # by number
+    int64_t count  # the number of the next word
 
 
 cdef enum:
@@ -59,20 +63,42 @@ cdef inline bint is_letter(int64_t byte) noexcept nogil:
     return is_digit(byte) or <uint64_t>((byte | 32) - 97) < 26
 
 
+cdef inline int64_t letter_at(int64_t rank) noexcept nogil:
+    return rank + 48 + 7 * (rank >= 10) + 6 * (rank >= 36)
+
+
+cdef inline void enter_sizes(uint8_t* sizes) noexcept nogil:
+    """Sets the bytes of what the numbers that spell stand for."""
+    memset(sizes, 1, BYTES)
+    memset(sizes + TRIPLES, 3, PAIRS - TRIPLES)
+    memset(sizes + PAIRS, 2, NUMBERS - PAIRS)
+
+
+cdef inline void enter_spelled(Word* words) noexcept nogil:
+    """Sets what the numbers that spell stand for."""
+    cdef int64_t number, first, second
+    memset(words, 0, BYTES * sizeof(Word))
+    memset(words + TRIPLES, 0, (NUMBERS - TRIPLES) * sizeof(Word))
+    for number in range(BYTES):
+        words[number].low = number
+    for number in range(PAIRS - TRIPLES):
+        words[TRIPLES + number].low = (
+            (48 + number // 100) | (48 + number // 10 % 10) << 8 | (48 + number % 10) << 16
+        )
+    for first in range(LETTERS):
+        for second in range(LETTERS):
+            words[PAIRS + LETTERS * first + second].low = letter_at(first) | letter_at(second) << 8
+
+
 cdef inline Vocabulary empty(void* memory) noexcept nogil:
-    """Returns a vocabulary of single bytes. memory: of `HELD_BYTES`."""
+    """Returns a vocabulary without words, which does not know what spells. memory: of `HELD_BYTES`."""
     cdef Vocabulary known
-    cdef int64_t byte
     known.words = <Word*>memory
     known.table = <uint32_t*>(known.words + NUMBERS)
     known.sizes = <uint8_t*>(known.table + (1 << MAX_BITS))
     known.bits = MIN_BITS
     known.count = BYTES
     memset(known.table, 0, sizeof(uint32_t) << MIN_BITS)
-    for byte in range(BYTES):
-        known.words[byte].low = byte
-        known.words[byte].high = 0
-        known.sizes[byte] = 1
     return known
 
 
@@ -122,7 +148,7 @@ cdef inline int64_t added(Vocabulary* known, Word word, int64_t size) noexcept n
 cdef inline bint has_room(Vocabulary* known) noexcept nogil:
     """Returns whether one more word may be added: numbers are left, and three quarters of a table that may grow are free."""
     cdef int64_t number
-    if known.count == NUMBERS:
+    if known.count == TRIPLES:
         return False
     if known.bits == MAX_BITS or known.count - BYTES < <int64_t>1 << (known.bits - 2):
         return True

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 MAX_WORD_BYTES: Final[int]
-SINGLE_BYTES: Final[int]
 MAX_WORDS: Final[int]
+FIRST_WORD: Final[int]
 
 def encode(
     offsets: npt.NDArray[Any], data: npt.NDArray[np.uint8], max_numbers: int

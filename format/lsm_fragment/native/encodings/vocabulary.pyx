@@ -10,11 +10,17 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.encodings.vocabulary cimport (
     BYTES,
     HELD_BYTES,
+    LETTERS,
     MAX_DIGITS,
     NUMBERS,
+    PAIRS,
     SIZE,
+    TRIPLES,
     Vocabulary,
+    Word,
     empty,
+    enter_sizes,
+    enter_spelled,
     is_digit,
     is_letter,
     number_of,
@@ -27,7 +33,8 @@ cdef enum:
     STRIP = 1 << 14  # bytes whose words are found before they are numbered
 
 MAX_WORD_BYTES = SIZE
-MAX_WORDS = NUMBERS - BYTES
+MAX_WORDS = TRIPLES - BYTES
+FIRST_WORD = BYTES
 
 
 cdef int64_t find_starts(
@@ -76,6 +83,41 @@ cdef inline int64_t letters_in(const uint8_t* word, int64_t size) noexcept nogil
     return count
 
 
+cdef inline int64_t rank_of(int64_t letter) noexcept nogil:
+    """Returns the place of a letter or digit of ASCII among all of them."""
+    return letter - 48 - 7 * (letter >= 65) - 6 * (letter >= 97)
+
+
+cdef int64_t spelled(const uint8_t* text, int64_t size, uint16_t* out) noexcept nogil:
+    """Writes the numbers that spell a word without a number of its own: digits by threes, if it has nothing else, or
+    letters and digits by twos. Returns how many numbers these are."""
+    cdef int64_t at = 0, count = 0
+    while at < size and is_digit(text[at]):
+        at += 1
+    if at == size:
+        at = 0
+        while at + 3 <= size:
+            out[count] = <uint16_t>(TRIPLES + 100 * (text[at] - 48) + 10 * (text[at + 1] - 48) + text[at + 2] - 48)
+            count += 1
+            at += 3
+    else:
+        at = 0
+    while at < size:
+        if at + 1 < size and is_letter(text[at]) and is_letter(text[at + 1]):
+            out[count] = <uint16_t>(PAIRS + LETTERS * rank_of(text[at]) + rank_of(text[at + 1]))
+            at += 2
+        else:
+            out[count] = text[at]
+            at += 1
+        count += 1
+    return count
+
+
+# Called by its address, so that compilers keep it out of the loop over words, few of which are spelled.
+cdef int64_t (*spell)(const uint8_t*, int64_t, uint16_t*) noexcept nogil
+spell = spelled
+
+
 cdef struct Numbering:
     # The numbers that were written so far.
     Vocabulary known
@@ -85,7 +127,7 @@ cdef struct Numbering:
 
 cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, int64_t size) noexcept nogil:
     """Writes the numbers of the bytes from `at` to `stop`, of `size`. Returns False if there are too many."""
-    cdef int64_t length, letters, found, index
+    cdef int64_t length, letters, found
     while at < stop:
         length = word_bytes(data + at, stop - at)
         found = 0
@@ -98,9 +140,7 @@ cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t 
             to.out[0] = <uint16_t>found
             to.out += 1
         else:
-            for index in range(length):
-                to.out[index] = data[at + index]
-            to.out += length
+            to.out += spell(data + at, length, to.out)
         if to.out > to.end:
             return False
         at += length
@@ -182,10 +222,10 @@ def measure(const uint8_t[::1] numbers, const int32_t[::1] ends, const uint8_t[:
     """
     cdef uint8_t[NUMBERS] sizes
     cdef int64_t rows = ends.shape[0] - 1, row, index, total = 0, words = lengths.shape[0]
-    cdef uint16_t number = 0, most = 0
+    cdef uint16_t number = 0, missing = 0
     cdef bint has_loose_bytes = False
-    memset(sizes, 1, BYTES)
-    memset(sizes + BYTES, 0, NUMBERS - BYTES)
+    memset(sizes, 0, NUMBERS)
+    enter_sizes(sizes)
     if words:
         memcpy(sizes + BYTES, &lengths[0], words)
     cdef const uint8_t* at = &numbers[0] if numbers.shape[0] else NULL
@@ -194,13 +234,14 @@ def measure(const uint8_t[::1] numbers, const int32_t[::1] ends, const uint8_t[:
     for row in range(rows):
         for index in range(ends[row], ends[row + 1]):
             memcpy(&number, at + 2 * index, 2)
-            most = max(most, number)
+            if not sizes[number]:
+                missing = number
             has_loose_bytes |= number >> 7 == 1
             total += sizes[number]
         offsets[row + 1] = <offset>total
     restore_gil(state)
-    if most >= BYTES + words:
-        raise ValueError(f"word {most - BYTES} of a vocabulary of {words}")
+    if missing:
+        raise ValueError(f"word {missing - BYTES} of a vocabulary of {words}")
     if offset is int32_t and total > INT32_MAX:
         raise ValueError(f"{total} bytes of text in offsets of 32 bits")
     return total, has_loose_bytes
@@ -214,13 +255,12 @@ def expand(const uint8_t[::1] numbers, const uint8_t[::1] lengths, const uint8_t
     """
     cdef int64_t words = lengths.shape[0], index, used = 0, count = numbers.shape[0] // 2
     cdef uint16_t number = 0
-    table = allocate_buffer((BYTES + words) * (sizeof(Word) + 1))
+    table = allocate_buffer(NUMBERS * (sizeof(Word) + 1))
     cdef Word* values = <Word*><uintptr_t>table.address
-    cdef uint8_t* sizes = <uint8_t*>(values + BYTES + words)
-    memset(values, 0, (BYTES + words) * sizeof(Word))
-    for index in range(BYTES):
-        values[index].low = index
-        sizes[index] = 1
+    cdef uint8_t* sizes = <uint8_t*>(values + NUMBERS)
+    enter_sizes(sizes)
+    enter_spelled(values)
+    memset(values + BYTES, 0, words * sizeof(Word))
     for index in range(words):
         memcpy(&values[BYTES + index], &text[used], lengths[index])
         sizes[BYTES + index] = lengths[index]

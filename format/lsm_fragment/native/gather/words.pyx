@@ -15,12 +15,17 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.encodings.vocabulary cimport (
     BYTES,
     HELD_BYTES,
+    LETTERS,
     MAX_DIGITS,
     NUMBERS,
+    PAIRS,
     SIZE,
+    TRIPLES,
     Vocabulary,
     Word,
     empty,
+    enter_sizes,
+    enter_spelled,
     is_digit,
     is_letter,
     number_of,
@@ -33,17 +38,47 @@ from lsm_fragment.native.gil cimport release_gil, restore_gil
 TABLE_BYTES = HELD_BYTES
 
 
+cdef inline bint spells(uint16_t number) noexcept nogil:
+    """Returns whether a number is no word's."""
+    return number < BYTES or number >= TRIPLES
+
+
+cdef inline bint are_digits(int64_t number) noexcept nogil:
+    """Returns whether a number is two digits."""
+    cdef int64_t pair = number - PAIRS
+    return 0 <= pair < 10 * LETTERS and pair % LETTERS < 10
+
+
 cdef inline bint is_spelled_always(const uint16_t* numbers, int64_t count) noexcept nogil:
-    """Returns whether single bytes in a row are words that any vocabulary spells, so that none lacked a number."""
-    cdef int64_t at = 0, index, length
+    """Returns whether numbers that spell are of words that any vocabulary spells, by the numbers of `spelled`."""
+    cdef int64_t at = 0, size
+    cdef bint has_letters
     while at < count:
-        length = min(count - at, <int64_t>SIZE)
-        if length <= MAX_DIGITS or not is_digit(numbers[at]):
-            return False
-        for index in range(at, at + length):
-            if not is_letter(numbers[index]):
+        size = 0
+        if TRIPLES <= numbers[at] < PAIRS:
+            while at < count and size + 3 <= SIZE and TRIPLES <= numbers[at] < PAIRS:
+                size += 3
+                at += 1
+            if at < count and size + 2 <= SIZE and are_digits(numbers[at]):
+                size += 2
+                at += 1
+            elif at < count and size < SIZE and is_digit(numbers[at]):
+                size += 1
+                at += 1
+        elif PAIRS <= numbers[at] < PAIRS + 10 * LETTERS:
+            has_letters = False
+            while at < count and size + 2 <= SIZE and numbers[at] >= PAIRS:
+                has_letters |= not are_digits(numbers[at])
+                size += 2
+                at += 1
+            if at < count and size < SIZE and is_letter(numbers[at]):
+                has_letters |= not is_digit(numbers[at])
+                size += 1
+                at += 1
+            if not has_letters:
                 return False
-        at += length
+        if size <= MAX_DIGITS or (at < count and size < SIZE):
+            return False
     return True
 
 
@@ -59,6 +94,8 @@ cdef class WordTable:
     def __cinit__(self):
         self.memory = allocate_buffer(HELD_BYTES)
         self.known = empty(<void*><uintptr_t>self.memory.address)
+        enter_sizes(self.known.sizes)
+        enter_spelled(self.known.words)
 
     @property
     def count(self):
@@ -98,8 +135,8 @@ cdef class WordTable:
         cdef int32_t[::1] new = new_ends, in_text = text_ends
         cdef uint16_t* into = <uint16_t*><uintptr_t>out.address
         state = release_gil(last - first)
-        for number in range(BYTES):
-            by_number[number] = number
+        for at in range(NUMBERS):
+            by_number[at] = <uint16_t>at
         for word in range(count):
             start = word_ends[word]
             size = word_ends[word + 1] - start
@@ -111,9 +148,9 @@ cdef class WordTable:
             if not are_numbered:
                 break
             for at in range(ends[row], ends[row + 1]):
-                if source[at] < BYTES and at >= checked:
+                if spells(source[at]) and at >= checked:
                     checked = at + 1
-                    while checked < ends[row + 1] and source[checked] < BYTES:
+                    while checked < ends[row + 1] and spells(source[checked]):
                         checked += 1
                     are_numbered &= is_spelled_always(source + at, checked - at)
                 number = by_number[source[at]]
@@ -154,9 +191,9 @@ cdef class WordTable:
         cdef uint16_t* end = into + max_numbers
         cdef bint fits = True
         used = empty(<void*><uintptr_t>memory.address)
-        for number in range(BYTES):
+        for number in range(NUMBERS):
             by_number[number] = <uint16_t>number
-        memset(&by_number[BYTES], 0, (NUMBERS - BYTES) * sizeof(uint16_t))
+        memset(&by_number[BYTES], 0, (TRIPLES - BYTES) * sizeof(uint16_t))
         for at in range(sources):
             piece_of[at] = firsts[at]
             row_of[at] = 0
