@@ -239,7 +239,8 @@ def test_an_array_that_spells_words_for_lack_of_room_gets_no_numbers() -> None:
     for values in (
         (98, 98, 33), (49, 50, 32), (49, 50, 51), (49, 50, 51, 52, 53, 32), (49, 50, 51, 52, 53), (three,),
         (three, 49), (two, two), (two, 49, two), (letters, letters, letters), (two, two, two), (three, mixed),
-        (two, three), (mixed, two), (three, three, three, three, three, three), (three, 50, 51), (mixed, mixed, 33),
+        (two, three), (mixed, two), (three, three, three, three, three, three), (three, 50, 51),
+        (mixed, mixed, 33),
     ):  # fmt: skip
         root = forged((256, 257, *values, 33), counts=packed(2, len(values), 1))
         array = decode_array(pack_nodes(root), join_buffers(root), pa.string(), 3, keep_words=True)

@@ -116,7 +116,8 @@ def _may_pay(data: memoryview) -> bool:
     if words is None:
         return False
     numbers = np.frombuffer(words.numbers, dtype=np.uint16)
-    spelled = np.count_nonzero((numbers < FIRST_WORD) | (numbers >= FIRST_WORD + MAX_WORDS))
+    is_word = (numbers >= FIRST_WORD) & (numbers < FIRST_WORD + MAX_WORDS)
+    spelled = len(numbers) - int(np.count_nonzero(is_word))
     return len(numbers) + spelled <= most and len(words.sizes) <= _MAX_DISTINCT * len(numbers)
 
 
