@@ -93,11 +93,30 @@ class Memo(Struct, frozen=True, kw_only=True):
         return found
 
 
+class _Pieces:
+    """A file that keeps what is written, so that a large memo is copied once."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self.pieces.append(data)
+        return len(data)
+
+    def flush(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
 def may_remember(spec: EntityMergeSpec) -> bool:
     """Returns whether runs by these settings leave a memo: what changes touch has to decide what changes."""
     has_pairs = bool(spec.always or spec.never)
     puts_aside = spec.on_too_many is not OnTooMany.REFUSE
-    return spec.identity is Identity.COMPOSITE and not has_pairs and not puts_aside
+    return spec.identity is not Identity.STABLE and not has_pairs and not puts_aside
 
 
 def operands_of(spec: EntityMergeSpec) -> list[Operand]:
@@ -118,11 +137,13 @@ def to_bytes(memo: Memo, spec: EntityMergeSpec) -> bytes:
     ]
     batch = pa.record_batch(lists, names=list(columns))
     schema = batch.schema.with_metadata({_HEADER: json.dumps(header).encode()})
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, schema) as writer:
+    written = _Pieces()
+    with pa.PythonFile(written, "w") as sink, ipc.new_stream(sink, schema) as writer:
         writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-    data = sink.getvalue()
-    return b"".join([data, xxhash.xxh3_64_digest(data)])
+    checksum = xxhash.xxh3_64()
+    for piece in written.pieces:
+        checksum.update(piece)
+    return b"".join([*written.pieces, checksum.digest()])
 
 
 def from_bytes(data: bytes, spec: EntityMergeSpec, name: str) -> Memo | None:

@@ -8,6 +8,7 @@ clusters are what they were, and so are their rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +25,14 @@ from compactor.entities.matching import starts_of, values_of_rules
 from compactor.entities.memo import KeptDataset, KeptValues, Memo
 from compactor.entities.memory import Charge
 from compactor.entities.output import Difference, WrittenRows, difference
-from compactor.entities.remembering import are_plain
-from compactor.entities.spec import EntityMergeSpec
+from compactor.entities.remembering import are_plain, have_common
+from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import value_hashes
 
+_PARTS: Final = (256, 16, 1)
+"""Look for a value that two entities have among one hash in so many, then among more."""
 Mask = npt.NDArray[np.bool_]
 
 _FIRST_LOOKED_UP = 1_000
@@ -92,11 +95,15 @@ class Touched:
             raise NotProvenError
 
     def _check_ids(self) -> None:
-        """Raises `NotProvenError` if a changed entity has the id of one that stays, or an id with `|`."""
-        for changed, kept, inverse in zip(
-            self._changed, self.memo.datasets, self._inverse, strict=True
-        ):
-            ids = changed.entities.ids
+        """Raises `NotProvenError` if a changed entity has the id of one that stays, or an id with `|`; with
+        `identity: first` of any dataset."""
+        changed_ids = [changed.entities.ids for changed in self._changed]
+        is_by_first = self.spec.identity is Identity.FIRST
+        if is_by_first and have_common(changed_ids):
+            raise NotProvenError
+        everywhere = pa.concat_arrays([ids.cast(TEXT) for ids in changed_ids])
+        for own, kept, inverse in zip(changed_ids, self.memo.datasets, self._inverse, strict=True):
+            ids = everywhere if is_by_first else own
             if not len(ids):
                 continue
             is_new = np.asarray(pc.is_in(kept.ids, value_set=ids))
@@ -187,8 +194,9 @@ class Touched:
         for rule, known in zip(self.spec.rules, matches, strict=True):
             if known:
                 continue
-            left, right = (self._values_after(operand).hashes for operand in rule)
-            if rule.left.alias == rule.right.alias or not _have_common(left, right):
+            left, right = (self._values_after(operand) for operand in rule)
+            is_of_one = rule.left.alias == rule.right.alias
+            if not (_ties(left, right) if is_of_one else _have_common(left.hashes, right.hashes)):
                 raise NotProvenError
 
     def _values_after(self, operand: Operand) -> KeptValues:
@@ -249,6 +257,22 @@ def _inverse(origins: I64, rows: int) -> I64:
     is_known = origins >= 0
     found[origins[is_known]] = np.flatnonzero(is_known)
     return found
+
+
+def _ties(left: KeptValues, right: KeptValues) -> bool:
+    """Returns whether two entities of a dataset have a value in common, on the sides of a rule."""
+    for part in _PARTS:
+        own, other = (v.hashes % np.uint64(part) == 0 for v in (left, right))
+        order = np.lexsort((right.rows[other], right.hashes[other]))
+        rows, hashes = right.rows[other][order], right.hashes[other][order]
+        wanted = left.hashes[own]
+        start, stop = (np.searchsorted(hashes, wanted, side) for side in ("left", "right"))
+        is_there = start < stop
+        first, last = rows[start[is_there]], rows[stop[is_there] - 1]
+        entities = left.rows[own][is_there]
+        if ((first != entities) | (last != entities)).any():
+            return True
+    return False
 
 
 def _have_common(left: U64, right: U64) -> bool:

@@ -13,7 +13,7 @@ from compactor.entities.expressions import Operand, Values
 from compactor.entities.matching import starts_of
 from compactor.entities.memo import KeptDataset, KeptValues, Memo
 from compactor.entities.reading import RowNotes
-from compactor.entities.spec import EntityMergeSpec, Rule
+from compactor.entities.spec import EntityMergeSpec, Identity, Rule
 from compactor.entities.texts import I64, TEXT
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import value_hashes
@@ -43,6 +43,8 @@ class Notes:
 
         hashes: `member_hashes`.
         """
+        if spec.identity is Identity.FIRST and have_common([each.ids for each in datasets]):
+            return None
         offsets = {dataset.alias: number for number, dataset in enumerate(spec.datasets)}
         starts = starts_of(datasets)
         of_entity = np.empty(int(starts[-1]), np.int64)
@@ -70,6 +72,12 @@ class Notes:
             for n in [offsets[operand.alias]]
         }
         return Memo(datasets=tuple(kept), values=values, clusters=len(clusters.counts))
+
+
+def have_common(ids: Sequence[pa.Array]) -> bool:
+    """Returns whether several datasets have an id. ids: those of each, of which none is there twice."""
+    texts = pa.chunked_array([part.cast(TEXT) for part in ids], TEXT)
+    return int(pc.count_distinct(texts).as_py()) < len(texts)
 
 
 def are_plain(ids: pa.Array) -> bool:

@@ -133,6 +133,7 @@ RULES = st.lists(
     ),
     max_size=3,
 )
+IDENTITIES = st.sampled_from(["composite", "first"])
 STEPS = st.lists(
     st.tuples(DATASETS, st.sampled_from(["all", "A", "B", "C", "order"]), st.booleans()),
     min_size=2,
@@ -141,12 +142,12 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(STEPS, RULES, STRATEGIES, SURVIVORS)
+@given(STEPS, RULES, STRATEGIES, SURVIVORS, IDENTITIES)
 def test_every_history_leaves_the_rows_of_runs_over_all_entities(
-    steps: Any, rules: Any, strategy: str, survivors: Any
+    steps: Any, rules: Any, strategy: str, survivors: Any, identity: str
 ) -> None:
-    equality = [["eq", *rule] for rule in rules]
-    chosen = spec(*NAMES, equality=equality, strategy=strategy, survivors=survivors, version=2)
+    how = {"strategy": strategy, "survivors": survivors, "identity": identity}
+    chosen = spec(*NAMES, equality=[["eq", *rule] for rule in rules], version=2, **how)
     with tempfile.TemporaryDirectory() as folder:
         twins = Twins(Path(folder))
         now: dict[str, Any] = {name: [] for name in "ABC"}
@@ -167,6 +168,7 @@ def test_every_history_leaves_the_rows_of_runs_over_all_entities(
                 compact_table(twins.partial, strategy=Compaction.FULL)
 
 
+SIDES = st.sampled_from([("a.k", "b.k"), ("a.k", "a.k"), ("b.k", "b.l"), ("b.l", "b.k")])
 EDITS = st.lists(
     st.tuples(
         st.sampled_from("AB"),
@@ -180,15 +182,19 @@ EDITS = st.lists(
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(EDITS, min_size=1, max_size=4), st.integers(0, 2**32 - 1))
-def test_small_changes_of_many_entities_are_partial_runs(edits: Any, seed: int) -> None:
+@given(st.lists(EDITS, min_size=1, max_size=4), st.integers(0, 2**32 - 1), IDENTITIES, SIDES)
+def test_small_changes_of_many_entities_are_partial_runs(
+    edits: Any, seed: int, identity: str, sides: Any
+) -> None:
     random = np.random.default_rng(seed)
     now = {
         name: [{"_id": f"{name}{n}", "k": int(random.integers(12)), "other": n} for n in range(30)]
         for name in "AB"
     }
-    now["A"][0]["k"] = now["B"][0]["k"] = 99
-    chosen = spec("A a", "B b", equality=[["eq", "a.k", "b.k"]], version=2)
+    for name in "AB":  # rules match these, which no edit takes
+        now[name][0] |= {"k": 99, "l": 99}
+        now[name].insert(1, {"_id": f"{name}z", "k": 99, "l": 99, "other": 0})
+    chosen = spec("A a", "B b", equality=[["eq", *sides]], version=2, identity=identity)
     with tempfile.TemporaryDirectory() as folder:
         twins = Twins(Path(folder))
         twins.put(**now)
@@ -202,13 +208,13 @@ def test_small_changes_of_many_entities_are_partial_runs(edits: Any, seed: int) 
 
 
 def edited(entities: list[Any], name: str, number: int, what: str, value: int) -> list[Any]:
-    """The first entity stays, so that the rule matches something."""
-    at = 1 + number % max(1, len(entities) - 1)
+    """The first two entities stay, so that the rule matches something."""
+    at = 2 + number % max(1, len(entities) - 2)
     if what == "new":
         known = {e["_id"] for e in entities}
         fresh = next(i for n in range(99) if (i := f"{name}{n}") not in known)
         return [*entities, {"_id": fresh, "k": value}]
-    if len(entities) < 2:
+    if len(entities) < 3:
         return entities
     before, entity, after = entities[:at], entities[at], entities[at + 1 :]
     if what == "gone":
@@ -305,6 +311,44 @@ class TestWhatIsLookedAt:
         report = twins.run(CHOSEN, max_looked_at=2.0)
         assert report.looked_at is None
         assert len(report.warnings) == 1
+
+    def test_all_where_datasets_share_ids_that_become_those_of_clusters(self, twins: Twins) -> None:
+        chosen = spec("A a", "B b", equality=ON_K, version=2, identity="first")
+        twins.put(B=[*B, {"_id": "x", "k": 3}])
+        twins.run(chosen)
+        twins.put(A=[*A, {"_id": "x", "k": 3}])
+        assert twins.run(chosen).looked_at is None
+        twins.put(A=changed([*A, {"_id": "x", "k": 3}]))
+        assert twins.run(chosen).looked_at is None
+        twins.put(A=A)
+        assert twins.run(chosen).looked_at is None
+        twins.put(A=changed(A))
+        assert twins.run(chosen).looked_at == 4
+
+    def test_all_where_two_datasets_get_the_same_new_id(self, twins: Twins) -> None:
+        chosen = spec("A a", "B b", equality=ON_K, version=2, identity="first")
+        twins.run(chosen)
+        twins.put(A=[*A, {"_id": "x", "k": 3}], B=[*B, {"_id": "x", "k": 3}])
+        assert twins.run(chosen).looked_at is None
+
+    @pytest.mark.parametrize(
+        "rule", [("a.k", "a.k"), ("a.k", "a.l"), ("a.l", "a.k")], ids=["one", "two", "other way"]
+    )
+    def test_what_changes_touch_where_a_rule_is_of_one_dataset(
+        self, twins: Twins, rule: tuple[str, str]
+    ) -> None:
+        chosen = spec("A a", "B b", equality=[["eq", *rule]], version=2)
+        now = [{**e, "l": 100 + e["k"]} for e in A]
+        now[1] |= {"k": 200, "l": 200}  # an entity is no match of its own
+        twins.put(A=now)
+        assert twins.run(chosen).looked_at is None
+        twins.put(A=changed(now, k=300))
+        assert twins.run(chosen).looked_at is None, "it matches nothing"
+        now = [*changed(now, k=300), {"_id": "twin", "k": 200, "l": 200}]
+        twins.put(A=now)
+        twins.run(chosen)
+        twins.put(A=changed(now, k=400))
+        assert twins.run(chosen).looked_at == 1
 
     @pytest.mark.parametrize(
         "other", [{"strategy": "compact"}, {"identity": "first"}, {"never": [["a1", "b2"]]}]
