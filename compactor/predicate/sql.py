@@ -87,11 +87,15 @@ def parsed(text: str) -> exp.Expression:
     """Returns the syntax tree. Raises `SqlError`, and `RecursionError` if it is nested too deeply."""
     try:
         text.encode()
-        return cast(exp.Expression, sqlglot.parse_one(text, dialect=_Dialect))
+        tree = cast(exp.Expression, sqlglot.parse_one(text, dialect=_Dialect))
     except UnicodeEncodeError:
         raise SqlError(f"{shown(text)} is not Unicode text") from None
     except sqlglot.errors.SqlglotError as error:
         raise SqlError(f"{shown(text)} is not SQL: {_cause(error)}") from error
+    for node in tree.find_all(exp.JSONExtract, exp.JSONExtractScalar):
+        if isinstance(node.this, exp.Identifier):  # as sqlglot takes it before a call
+            node.set("this", exp.Column(this=node.this))
+    return tree
 
 
 def shown(text: str) -> str:

@@ -86,6 +86,7 @@ ok AND a < b | ok OR a < b | NOT (a < b) | NOT ok AND no OR a = i | (a > b) = ok
 a + b | a - b | a * b | i + a | p * p | -a | d + e | d - a | d * e | -d | x + y | x - y | x * y | -x
 a % p | i % p | mod(a, 7) | mod(a, p) | d % 2 | ts - us
 CASE WHEN p <> 0 THEN 100 % p END | CASE WHEN a > b THEN s WHEN a < b THEN t ELSE 'equal' END
+CASE WHEN NULL THEN a ELSE b END | CASE WHEN ok THEN a WHEN NULL AND no THEN b END
 CASE p WHEN 1 THEN 'one' WHEN i THEN 'i' ELSE s END | CASE WHEN ok THEN a ELSE d END | if(ok, a, i)
 if(ok, s, NULL)
 coalesce(a, b, 0) | coalesce(s, t) | coalesce(d, a) | ifnull(a, 1) | nullif(a, b) | nullif(s, 'a')
@@ -142,6 +143,7 @@ ts + INTERVAL '-3 hours'
 json_extract_string(j, '$.a') | json_extract_string(j, 'x y') | json_extract_string(j, '$.b.c[0]')
 j ->> '$.a.b' | j ->> 'a.b' | j ->> '$."a.b"' | j ->> 0 | j ->> '$[0].a' | j ->> '$[-1]'
 json_valid(j) | CASE WHEN json_valid(j) THEN j ->> 'a' END
+j ->> concat('$', '.a')
 json_extract(j, '$.b.c[2].d') | j -> '$.b' | j -> 'b' -> 'c' ->> 1 | j ->> '$' | lower(j ->> 'a') = 'x'
 m['a'] | m[s] | st.f | st.g.h | st['f'] | (st).g.h | cardinality(m) | st.f + 1 | length(st.g.h)
 """
@@ -398,6 +400,17 @@ def test_every_function_stands_on_the_page_of_expressions() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/expressions.md").read_text()
     for name in {*FUNCTIONS, *_SPECIAL}:
         assert re.search(rf"`{name}[(`]", page), name
+
+
+def test_the_number_of_an_element_may_be_of_any_type_of_integers() -> None:
+    numbers = [1, 2, 3, None, 0, 255]
+    for dtype in (pa.uint8(), pa.int16(), pa.uint32(), pa.uint64()):
+        last = 2**64 - 1 if dtype == pa.uint64() else 4
+        batch = pa.record_batch(
+            {"l": [[7, None, 8]] * 7, "n": pa.array([*numbers, last], dtype)},
+        )
+        found = Expression("l[n]", batch.schema, "node 't'")(batch)
+        assert found.to_pylist() == [7, None, 8, None, None, None, None]
 
 
 def test_a_branch_is_evaluated_for_its_rows_only() -> None:

@@ -206,7 +206,7 @@ class Binder:
         found = self.bound(node)
         if found.kind not in ("boolean", "null"):
             raise SqlError(f"{found.text!r} is {found.type}, not boolean: compare it with a value")
-        return found
+        return constant(found.text, pa.scalar(None, pa.bool_())) if found.kind == "null" else found
 
     def _joined(self, node: exp.Expression) -> Bound:
         parts = [self.bound(node.this), self.bound(node.expression)]

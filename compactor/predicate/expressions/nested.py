@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import fixed_items
 
 I64 = npt.NDArray[np.int64]
+_BEYOND: Final = 1 << 32
+"""A number of an element that no list has."""
 
 
 def field(value: Any, name: str) -> Any:
@@ -38,6 +40,8 @@ def element(lists: Any, number: Any) -> Any:
     wanted = np.asarray(pc.fill_null(number, 0)) if isinstance(number, pa.Array) else number.as_py()
     if wanted is None:
         wanted = 0
+    elif isinstance(wanted, np.ndarray) and wanted.dtype == np.uint64:
+        wanted = np.minimum(wanted, np.uint64(_BEYOND)).astype(np.int64)
     places = np.where(np.greater(wanted, 0), np.subtract(wanted, 1), counts + wanted)
     is_there = np.not_equal(wanted, 0) & (places >= 0) & (places < counts)
     starts = np.cumsum(counts) - counts
