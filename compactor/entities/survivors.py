@@ -23,6 +23,8 @@ from lsm_fragment import compute as pc
 
 _BLANK: Final = r'^"(\s|\\[tnrf])*"$'
 _NUMBER: Final = "^-?[0-9]"
+_BELOW_ALL: Final = 1 << 62
+"""More than any score: text of white space comes after all else, in the order of its own scores."""
 
 
 class Choice(StrEnum):
@@ -73,7 +75,7 @@ def survived(
     else:
         scores = _SCORES[survivor.choice](items, owner[members])
     is_blank = np.asarray(pc.match_substring_regex(items, _BLANK))
-    scores = np.where(is_blank, -2, scores)  # below a missing rank
+    scores = np.where(is_blank, scores - _BELOW_ALL, scores)
     return _best(items, owner[members], scores, clusters)
 
 

@@ -144,11 +144,8 @@ class Sorter:
     def _sorted_run(self) -> Iterator[pa.RecordBatch]:
         if not self._held:
             return
-        held = self._held
-        columns = self._pool.each(
-            lambda index: concat_storage([to_storage(batch.column(index)) for batch in held]),
-            range(len(self._schema)),
-        )
+        # Nothing here may hold the batches: a spill releases them while rows are left.
+        columns = self._pool.each(partial(_column_of, self._held), range(len(self._schema)))
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
         order = stable_order(sort_keys(keys, self._sort))
         for start in range(0, len(order), self._batch_rows):
@@ -162,3 +159,7 @@ class Sorter:
     def _release(self) -> None:
         self._held = []
         self._memory.free()
+
+
+def _column_of(batches: Sequence[pa.RecordBatch], index: int) -> pa.Array:
+    return concat_storage([to_storage(batch.column(index)) for batch in batches])

@@ -195,12 +195,12 @@ class RunContext:
         with (
             closing(LocalDisk()) as self.disk,
             closing(Database(self.budget, self.disk)) as self.database,
+            closing(self.pool),
         ):
             try:
                 yield
             finally:
                 self._stop()
-                self.pool.close()
 
     def end_threads(self) -> None:
         """Waits for the threads that read ahead; their rows are needed no more. Idempotent."""

@@ -43,6 +43,21 @@ def test_one_value_survives(how: Any, name: Any, tmp_path: Path) -> None:
     assert "name" not in other
 
 
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [("first", " "), ("longest", " \t\n"), ("most_frequent", "\t"), ({"newest": "at"}, "\n")],
+)
+def test_of_texts_that_are_all_white_space_the_best_survives(
+    how: Any, value: str, tmp_path: Path
+) -> None:
+    texts = [(" ", 1), ("\t", 2), (" \t\n", 3), ("\t", 4), ("\n", 5)]
+    write(tmp_path, {"A": [{"_id": str(n), "k": 1, "t": t, "at": n} for t, n in texts]})
+    store = MemoryStore()
+    run(spec("A a", equality=[["eq", "a.k", "a.k"]], survivors={"t": how}), store, tmp_path)
+    (found,) = rows(store)
+    assert found["t"] == value
+
+
 def test_originals_stay_under_list_beside_the_values_that_survive(tmp_path: Path) -> None:
     first, _ = merged(tmp_path, {"name": "longest"}, strategy="list")
     assert first["name"] == "Lovelace"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
+from compactor.pipelines.sorting import Sorter
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.pipelines.join_support import MIB, Held
 
@@ -50,3 +54,29 @@ def test_where_keys_tie_the_input_whose_turn_it_is_gives_a_whole_window() -> Non
     assert np.array_equal(found, np.tile(np.arange(rows), inputs))
     assert max(batch.num_rows for batch in merged) <= batch_rows
     assert len(merged) <= 2 * inputs * rows / batch_rows
+
+
+def test_rows_that_are_on_their_way_out_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(64 * MIB)
+    with closing(held):
+        schema, sort = pa.schema([("n", pa.int64())]), parse_sort_schema("n")
+        sorter = Sorter(schema, sort, 1000, held.budget, "join", held.disk)
+        held.sorters.append(sorter)
+        given = pa.record_batch({"n": np.arange(60_000)[::-1]})
+        there = weakref.ref(given)
+        sorter.append(given)
+        del given
+        rows = sorter.sorted()
+        next(rows)
+        seen = []
+        put = Sorter._put
+
+        def noting(self: Sorter, run: BatchBuffer, batch: pa.RecordBatch) -> None:
+            seen.append(there())
+            put(self, run, batch)
+
+        monkeypatch.setattr(Sorter, "_put", noting)
+        sorter.spill(1)
+        assert len(seen) == 59
+        assert not any(seen)
+        assert sum(batch.num_rows for batch in rows) == 59_000

@@ -127,6 +127,14 @@ GRAPHS: Final[dict[str, dict[str, Any]]] = {
         "both": {"combine": {"probe": "rows", "build": "others", "on": ["id"], "how": "left"}},
         "out": {"output": {"input": "both", "path": "out.ndjson"}},
     },
+    "joined, with rows that fail before and behind": {
+        "rows": {"source": {"path": "quoted.csv"}},
+        "before": {"transform": {"input": "rows", "columns": {"id": "id", "q": "100 / (id % 97)"}}},
+        "others": {"source": {"path": "groups.parquet"}},
+        "both": {"combine": {"probe": "before", "build": "others", "on": ["id"]}},
+        "behind": {"transform": {"input": "both", "columns": {"id": "id", "r": "q / (id % 89)"}}},
+        "out": {"output": {"input": "behind", "path": "out.parquet"}},
+    },
     "keyed": {
         "one": {"source": {"path": "many-0.csv", "correlation_key": "level"}},
         "two": {"source": {"path": "spoiled.csv", "correlation_key": "level", "fields": {"level": "TEXT"}}},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from compactor.pipelines.buffer import BatchBuffer
+from compactor.pipelines.classify import Form
 from compactor.pipelines.combining import BuildTable
 from compactor.pipelines.config import Combine
 from compactor.pipelines.dividing import PartitionBuffers, gathered_bytes
@@ -53,13 +55,16 @@ class _HashJoin:
         self._room = Room(work.budget, name, lambda schema: work.buffer(name, schema))
 
     def in_memory(self, held: BatchBuffer) -> Batches:
-        """Holds the build side in memory and reads the probe side in a thread."""
+        """Holds the build side in memory. A thread reads the probe side, unless rows pass on as they are
+        made: dead letters of nodes before and behind would come in any order."""
         work, probe = self._work, self._keys.probe
+        is_streaming = work.forms[self._name].form is Form.FUSED
         joined = Joined(self._schema, self._lefts(), self._keys.shared)
         with Reservation(work.budget, self._name, _BUILD_COPIES * held.bytes), self._room.working():
             table = self._table(held, self._keys.build.schema, joined)
             held.close()
-            given = (b for b in work.taken_ahead(self._name, self._probe) if b.num_rows)
+            rows = work.rows if is_streaming else partial(work.taken_ahead, self._name)
+            given = (batch for batch in rows(self._probe) if batch.num_rows)
             for batch in keyed(work, self._name, probe, given):
                 yield from table.probe(batch.select(probe.schema.names), probe.names, self._room)
             yield from table.unmatched(probe.schema, self._room)

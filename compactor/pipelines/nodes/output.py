@@ -192,7 +192,7 @@ class Writing:
 
     @property
     def _writes_beside(self) -> bool:
-        """Whether a core is free for writing: while a source is read ahead, all have work."""
+        """Whether a core is free for writing: while files are read ahead for these rows, all have work."""
         return self._work.pipeline.cores > 1 and not self._work.is_read_ahead(self._node.input)
 
     def _write_rows(self, writer: Writer) -> None:
@@ -249,7 +249,7 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self.name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
-        # While files are read ahead, all cores have work.
+        # Files that are read ahead for these rows alone give all cores work.
         is_alone = not self._work.is_read_ahead(self._node.input) or bool(self._order())
         threads = self._work.pipeline.cores if is_alone else 1
         return open_sink(path, self._schema, self._node, row_group_bytes, self._staging, threads)

@@ -89,8 +89,8 @@ cdef inline int64_t rank_of(int64_t letter) noexcept nogil:
 
 
 cdef int64_t spelled(const uint8_t* text, int64_t size, uint16_t* out) noexcept nogil:
-    """Writes the numbers that spell a word without a number of its own: digits by threes, if it has nothing else, or
-    letters and digits by twos. Returns how many numbers these are."""
+    """Writes the numbers that spell a word without a number of its own: by threes, if all of it are digits, then letters and
+    digits by twos, then bytes. Returns how many numbers these are."""
     cdef int64_t at = 0, count = 0
     while at < size and is_digit(text[at]):
         at += 1
