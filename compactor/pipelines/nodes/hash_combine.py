@@ -55,15 +55,16 @@ class _HashJoin:
         self._room = Room(work.budget, name, lambda schema: work.buffer(name, schema))
 
     def in_memory(self, held: BatchBuffer) -> Batches:
-        """Holds the build side in memory. A thread reads the probe side, unless rows pass on as they are
-        made: dead letters of nodes before and behind would come in any order."""
+        """Holds the build side in memory, and reads the probe side in a thread if that changes no order."""
         work, probe = self._work, self._keys.probe
+        # Where rows pass on as they are made, dead letters of nodes before and behind would mix.
         is_streaming = work.forms[self._name].form is Form.FUSED
+        mixes = is_streaming and work.pipeline.on_error == "continue"
         joined = Joined(self._schema, self._lefts(), self._keys.shared)
         with Reservation(work.budget, self._name, _BUILD_COPIES * held.bytes), self._room.working():
             table = self._table(held, self._keys.build.schema, joined)
             held.close()
-            rows = work.rows if is_streaming else partial(work.taken_ahead, self._name)
+            rows = work.rows if mixes else partial(work.taken_ahead, self._name)
             given = (batch for batch in rows(self._probe) if batch.num_rows)
             for batch in keyed(work, self._name, probe, given):
                 yield from table.probe(batch.select(probe.schema.names), probe.names, self._room)
