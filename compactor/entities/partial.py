@@ -25,7 +25,7 @@ from compactor.entities.matching import starts_of, values_of_rules
 from compactor.entities.memo import KeptDataset, KeptValues, Memo
 from compactor.entities.memory import Charge
 from compactor.entities.output import Difference, WrittenRows, difference
-from compactor.entities.remembering import are_plain, have_common
+from compactor.entities.remembering import are_plain, share_ids
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from lsm_fragment import compute as pc
@@ -99,7 +99,7 @@ class Touched:
         `identity: first` of any dataset."""
         changed_ids = [changed.entities.ids for changed in self._changed]
         is_by_first = self.spec.identity is Identity.FIRST
-        if is_by_first and have_common(changed_ids):
+        if is_by_first and share_ids(changed_ids):
             raise NotProvenError
         everywhere = pa.concat_arrays([ids.cast(TEXT) for ids in changed_ids])
         for own, kept, inverse in zip(changed_ids, self.memo.datasets, self._inverse, strict=True):

@@ -43,7 +43,7 @@ class Notes:
 
         hashes: `member_hashes`.
         """
-        if spec.identity is Identity.FIRST and have_common([each.ids for each in datasets]):
+        if spec.identity is Identity.FIRST and share_ids([each.ids for each in datasets]):
             return None
         offsets = {dataset.alias: number for number, dataset in enumerate(spec.datasets)}
         starts = starts_of(datasets)
@@ -74,7 +74,7 @@ class Notes:
         return Memo(datasets=tuple(kept), values=values, clusters=len(clusters.counts))
 
 
-def have_common(ids: Sequence[pa.Array]) -> bool:
+def share_ids(ids: Sequence[pa.Array]) -> bool:
     """Returns whether several datasets have an id. ids: those of each, of which none is there twice."""
     texts = pa.chunked_array([part.cast(TEXT) for part in ids], TEXT)
     return int(pc.count_distinct(texts).as_py()) < len(texts)
