@@ -118,7 +118,7 @@ def cluster_ids(identity: Identity, offsets: I64, ids: pa.Array, counts: I64) ->
 
 
 def _check_composite(ids: pa.Array) -> None:
-    twice = _first_twice(ids)
+    twice = first_twice(ids)
     if twice is not None:
         raise ConfigError(
             f"identity: two entities would both have the id {twice!r}, because ids of the datasets hold '|' "
@@ -132,7 +132,7 @@ def _kept_by_first(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask, datasets
     Skips a deleted entity if another entity has its id, because the id still exists.
     """
     living = ids.filter(pa.array(~deleted))
-    twice = _first_twice(living)
+    twice = first_twice(living)
     if twice is not None:
         having = np.asarray(pc.equal(ids, twice)) & ~deleted
         names = tuple(spec.datasets[n].name for n in np.unique(datasets[having]))
@@ -172,7 +172,8 @@ def too_many(
     )
 
 
-def _first_twice(ids: pa.Array) -> str | None:
+def first_twice(ids: pa.Array) -> str | None:
+    """Returns an id that comes more than once, the first of them."""
     coded = ids.dictionary_encode()
     if len(coded.dictionary) == len(ids):
         return None

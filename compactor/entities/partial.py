@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.entities.cluster_figures import sizes_of
-from compactor.entities.clusters import Clusters, cluster_ids, signatures_of
+from compactor.entities.clusters import Clusters, cluster_ids, first_twice, signatures_of
 from compactor.entities.comparing import Compared, NotProvenError
 from compactor.entities.entities import U64, Entities
 from compactor.entities.expressions import Operand, Values
@@ -25,18 +25,16 @@ from compactor.entities.matching import starts_of, values_of_rules
 from compactor.entities.memo import KeptDataset, KeptValues, Memo
 from compactor.entities.memory import Charge
 from compactor.entities.output import Difference, WrittenRows, difference
-from compactor.entities.remembering import are_plain, share_ids
+from compactor.entities.remembering import are_plain
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.texts import I64, TEXT
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import value_hashes
 
-_PARTS: Final = (256, 16, 1)
-"""Look for a value that two entities have among one hash in so many, then among more."""
 Mask = npt.NDArray[np.bool_]
 
-_FIRST_LOOKED_UP = 1_000
-"""Look for a value that both sides of a rule have among this many first: most rules have many."""
+_PARTS: Final = (256, 16, 1)
+"""Look for a value that both sides of a rule have among one hash in so many first: most rules have many."""
 
 
 class _Changed(Struct, frozen=True):
@@ -97,13 +95,13 @@ class Touched:
     def _check_ids(self) -> None:
         """Raises `NotProvenError` if a changed entity has the id of one that stays, or an id with `|`; with
         `identity: first` of any dataset."""
-        changed_ids = [changed.entities.ids for changed in self._changed]
-        is_by_first = self.spec.identity is Identity.FIRST
-        if is_by_first and share_ids(changed_ids):
-            raise NotProvenError
-        everywhere = pa.concat_arrays([ids.cast(TEXT) for ids in changed_ids])
-        for own, kept, inverse in zip(changed_ids, self.memo.datasets, self._inverse, strict=True):
-            ids = everywhere if is_by_first else own
+        changed = [each.entities.ids.cast(TEXT) for each in self._changed]
+        if self.spec.identity is Identity.FIRST:
+            everywhere = pa.concat_arrays(changed)
+            if first_twice(everywhere) is not None:
+                raise NotProvenError
+            changed = [everywhere] * len(changed)
+        for ids, kept, inverse in zip(changed, self.memo.datasets, self._inverse, strict=True):
             if not len(ids):
                 continue
             is_new = np.asarray(pc.is_in(kept.ids, value_set=ids))
@@ -195,8 +193,7 @@ class Touched:
             if known:
                 continue
             left, right = (self._values_after(operand) for operand in rule)
-            is_of_one = rule.left.alias == rule.right.alias
-            if not (_ties(left, right) if is_of_one else _have_common(left.hashes, right.hashes)):
+            if not _match(left, right, of_one=rule.left.alias == rule.right.alias):
                 raise NotProvenError
 
     def _values_after(self, operand: Operand) -> KeptValues:
@@ -259,8 +256,9 @@ def _inverse(origins: I64, rows: int) -> I64:
     return found
 
 
-def _ties(left: KeptValues, right: KeptValues) -> bool:
-    """Returns whether two entities of a dataset have a value in common, on the sides of a rule."""
+def _match(left: KeptValues, right: KeptValues, *, of_one: bool) -> bool:
+    """Returns whether two entities have a value in common, on the sides of a rule. of_one: whether both sides
+    are of one dataset, so that an entity may be there on both."""
     for part in _PARTS:
         own, other = (v.hashes % np.uint64(part) == 0 for v in (left, right))
         order = np.lexsort((right.rows[other], right.hashes[other]))
@@ -268,17 +266,10 @@ def _ties(left: KeptValues, right: KeptValues) -> bool:
         wanted = left.hashes[own]
         start, stop = (np.searchsorted(hashes, wanted, side) for side in ("left", "right"))
         is_there = start < stop
-        first, last = rows[start[is_there]], rows[stop[is_there] - 1]
-        entities = left.rows[own][is_there]
-        if ((first != entities) | (last != entities)).any():
+        if of_one:
+            first, last = rows[start[is_there]], rows[stop[is_there] - 1]
+            entities = left.rows[own][is_there]
+            is_there = (first != entities) | (last != entities)
+        if is_there.any():
             return True
-    return False
-
-
-def _have_common(left: U64, right: U64) -> bool:
-    start, end = 0, _FIRST_LOOKED_UP
-    while start < len(left):
-        if _is_in(right, left[start:end]).any():
-            return True
-        start, end = end, end * 16
     return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.clusters import Clusters
+from compactor.entities.clusters import Clusters, first_twice
 from compactor.entities.entities import U64, Entities
 from compactor.entities.expressions import Operand, Values
 from compactor.entities.matching import starts_of
@@ -39,12 +39,15 @@ class Notes:
         clusters: Clusters,
         hashes: U64,
     ) -> Memo | None:
-        """Returns the memo; None unless each row is one entity whose id tells it from all others.
+        """Returns the memo; None unless each row is one entity whose id tells it from all others: of its
+        dataset, with `identity: first` of any.
 
         hashes: `member_hashes`.
         """
-        if spec.identity is Identity.FIRST and share_ids([each.ids for each in datasets]):
-            return None
+        if spec.identity is Identity.FIRST:
+            everywhere = pa.concat_arrays([dataset.ids.cast(TEXT) for dataset in datasets])
+            if first_twice(everywhere) is not None:
+                return None
         offsets = {dataset.alias: number for number, dataset in enumerate(spec.datasets)}
         starts = starts_of(datasets)
         of_entity = np.empty(int(starts[-1]), np.int64)
@@ -72,12 +75,6 @@ class Notes:
             for n in [offsets[operand.alias]]
         }
         return Memo(datasets=tuple(kept), values=values, clusters=len(clusters.counts))
-
-
-def share_ids(ids: Sequence[pa.Array]) -> bool:
-    """Returns whether several datasets have an id. ids: those of each, of which none is there twice."""
-    texts = pa.chunked_array([part.cast(TEXT) for part in ids], TEXT)
-    return int(pc.count_distinct(texts).as_py()) < len(texts)
 
 
 def are_plain(ids: pa.Array) -> bool:

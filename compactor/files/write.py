@@ -202,9 +202,7 @@ def _sink(output: FileOutput, schema: pa.Schema, kind: FileKind, options: SinkOp
 
         return TextSink(output, b"", SegmentText(kind.format))
     render = partial(json_lines, map_objects=options.map_objects, expanded=options.expanded)
-    if options.render is not None:
-        return TextSink(output, b"", options.render)
-    return TextSink(output, b"", render, threads=options.threads)
+    return TextSink(output, b"", options.render or render, threads=options.threads)
 
 
 def _compressed(file: IO[bytes], compression: Compression) -> Any:

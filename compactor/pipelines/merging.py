@@ -25,7 +25,7 @@ from lsm_fragment.gather.nested import positions_by_source
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import ThreadPool
+from lsm_fragment.threads import ALONE, ThreadPool
 
 Batches = Iterator[pa.RecordBatch]
 _CHUNK_ROWS: Final = 65_536
@@ -168,7 +168,7 @@ def by_key(
     batch_rows: int,
     budget: MemoryBudget,
     disk: LocalDisk,
-    pool: ThreadPool | None = None,
+    pool: ThreadPool = ALONE,
 ) -> Batches:
     """Yields all rows in sort order; equal keys by input, then in input order.
 
@@ -184,7 +184,7 @@ def by_key(
     with closing(_Closers(sources)):
         try:
             for window in merge_rows(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                yield _gathered(sources, window.inputs, schema, pool or ThreadPool(1))
+                yield _gathered(sources, window.inputs, schema, pool)
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error
 

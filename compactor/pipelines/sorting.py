@@ -17,7 +17,7 @@ from lsm_fragment.arrays.moves import take
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
-from lsm_fragment.threads import ThreadPool
+from lsm_fragment.threads import ALONE, ThreadPool
 
 _WORK_COPIES = 3
 """Copies of a run while it is sorted: its batches, the concatenated columns, and the keys, or later some
@@ -39,10 +39,10 @@ class Sorter:
         disk: LocalDisk,
         *,
         at_once: int = 1,
-        pool: ThreadPool | None = None,
+        pool: ThreadPool = ALONE,
     ) -> None:
         """at_once: number of sorters that emit rows at the same time under one budget. pool: moves rows."""
-        self._pool = pool or ThreadPool(1)
+        self._pool = pool
         self._divisor = _MERGE_DIVISOR * at_once
         self._schema = schema
         self._sort = sort

@@ -180,7 +180,7 @@ class Writing:
         self._writer = writer_of(self._node.path, self._node.split, self._open_sink)
         if self._report.live:
             self._write_live(self._writer)
-        elif self._writes_beside:
+        elif self._has_free_cores:
             memory = Reservation(self._work.budget, self.name)
             self._writer = beside = BesideWriter(self._writer, memory)
             with beside.errors_first():
@@ -191,7 +191,7 @@ class Writing:
             self._writer.finish()
 
     @property
-    def _writes_beside(self) -> bool:
+    def _has_free_cores(self) -> bool:
         """Whether a core is free for writing: while files are read ahead for these rows, all have work."""
         return self._work.pipeline.cores > 1 and not self._work.is_read_ahead(self._node.input)
 
@@ -249,9 +249,8 @@ class Writing:
         if self._node.split is not None:
             self._work.claim(path, f"node {self.name!r}")
         row_group_bytes = min(ROW_GROUP_BYTES, self._part_bytes)
-        # Files that are read ahead for these rows alone give all cores work.
-        is_alone = not self._work.is_read_ahead(self._node.input) or bool(self._order())
-        threads = self._work.pipeline.cores if is_alone else 1
+        # Rows that are sorted first are written once all files are read.
+        threads = self._work.pipeline.cores if self._has_free_cores or self._order() else 1
         return open_sink(path, self._schema, self._node, row_group_bytes, self._staging, threads)
 
     def _write_fragments(self, table: str) -> None:
