@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 
 _CONNECT_SLOTS: Final = 16
+_UNSEEN: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "10",
+}
+"""Spark shows nothing, so it need not keep a thousand plans, which after some dozens of entity merges fill a
+heap of 1 GiB."""
 _QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 """Keeps a local JVM from compiling again what it has compiled: our tasks compute in Python, and a session of
 minutes does not earn that back (docs/decisions/0102)."""
@@ -57,9 +64,8 @@ def open_session(master: str | None) -> SparkSession:
     if master is not None:
         builder = builder.master(master)
     if not is_submitted():
-        builder = builder.config("spark.ui.enabled", "false").config(
-            "spark.ui.showConsoleProgress", "false"
-        )
+        for name, value in _UNSEEN.items():
+            builder = builder.config(name, value)
         if "SPARK_CONF_DIR" not in os.environ:
             os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
             if is_local(master):

@@ -105,3 +105,16 @@ def test_the_example_of_the_reference_runs_as_printed(
     given = [*arguments, "--datasets", str(tmp_path), "--ndjson", "-", "--master", "local[2]"]
     assert command(given) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == json.loads(OUTPUT)
+
+
+def test_spark_keeps_few_and_short_plans_of_a_merge(tmp_path: Path, spark: Any) -> None:
+    """The plan of a job has those of all jobs before it."""
+    path = tmp_path / "spec.json"
+    path.write_text(json.dumps(SPEC))
+    write(tmp_path, entities(2, 60))
+    arguments = ["entity-merge", str(path), "--output", str(tmp_path / "t"), "--json"]
+    assert command([*arguments, "--datasets", str(tmp_path), "--master", "local[2]"]) == 0
+    kept = spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [kept.apply(n).physicalPlanDescription() for n in range(kept.size())]
+    assert 0 < len(plans) <= 20
+    assert max(map(len, plans)) < 40_000

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _WORTH_A_TASK_BYTES: Final = 4 << 20
 _MAX_PARTS: Final = 10_000
+_PLAN_CHARACTERS: Final = 1 << 14
+"""Of a plan as Spark's user interface keeps it: it has the plans of all jobs before, some of them twice."""
 _PACKETS_AT_A_TIME: Final = 16
 """Packets per Arrow batch from Spark to Python."""
 
@@ -136,9 +138,11 @@ class Jobs:
         self._options, self._limit, self._stack = options, limit_bytes, stack
         self._memory_factor = memory_factor
         max_bytes = _PACKETS_AT_A_TIME * packet_bytes(limit_bytes)
-        stack.enter_context(
-            _configured(spark, {"spark.sql.execution.arrow.maxBytesPerBatch": f"{max_bytes}b"})
-        )
+        settings = {
+            "spark.sql.execution.arrow.maxBytesPerBatch": f"{max_bytes}b",
+            "spark.sql.maxPlanStringLength": str(_PLAN_CHARACTERS),
+        }
+        stack.enter_context(_configured(spark, settings))
 
     def parts(self, size_bytes: int) -> int:
         """Returns the number of tasks for rows of this size."""
