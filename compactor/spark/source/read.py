@@ -23,7 +23,7 @@ from compactor.read.wanted import scan_schema
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.source_options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
-from compactor.spark.task_cores import task_cores
+from compactor.spark.workers import begin_task, task_cores
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -116,6 +116,7 @@ class FragmentsReader(DataSourceReader):
 
         Raises `DataError`, `FormatError`, `StoreError`.
         """
+        begin_task()
         return self.read_reporting(partition.value, ScanReport())
 
     def read_reporting(

@@ -46,7 +46,7 @@ from compactor.spark.source.source_options import ReadOptions
 from compactor.spark.source.stream_plan import appended_rows, end_of, parts_of, taken
 from compactor.spark.source.types import as_spark, check_streamed
 from compactor.spark.source.versions_ahead import VersionsAhead
-from compactor.spark.task_cores import task_cores
+from compactor.spark.workers import begin_task, task_cores
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -258,6 +258,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         Raises `DataError`, `FormatError`, `StoreError`.
         """
+        begin_task()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         cuts = self._options.nanoseconds == "cut"
         for batch in self._rows(partition.value):
