@@ -6,6 +6,7 @@ fragments are read together.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, TypeVar
@@ -13,7 +14,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from msgspec import Struct, structs
 
-from compactor.predicate.tree import Predicate
+from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.pruning import may_have, overlapping_fragments, unless_ruled_out
 from compactor.read.read_reports import ScanReport
 from compactor.read.row_group_reader import RowGroupReader
@@ -30,6 +31,11 @@ _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Combine fragments below this decoded size into one task."""
 _MIN_SHARED_BYTES: Final = 1 << 20
 """Below this decoded size a task of its own costs more than it saves."""
+_VALUE_BYTES: Final = 8
+"""Least size of a value that is read, however small its column is as stored."""
+_MIN_SHARE: Final = 1 / 1024
+_SAMPLED: Final = 64
+"""Fragments whose sizes by column say how much of a table is read: they are texts to be parsed."""
 _MAX_PARTS: Final = 100_000
 """Maximum number of parts beyond one per fragment. Larger tables get larger parts, whatever sizes the log
 claims."""
@@ -59,24 +65,50 @@ def tasks_of(
     task_bytes: int,
     report: ScanReport,
     *,
+    columns: Sequence[str] | None = None,
     min_tasks: int = 1,
 ) -> list[tuple[Part, ...]]:
     """Returns tasks in key order; each row that may satisfy the condition is in exactly one of them.
 
     Tasks decode to about `task_bytes` at most if fragments can be divided, and omit what the log rules out.
-    where: on stored columns. report: counts the fragments, and the skipped ones. min_tasks: makes tasks
-    smaller, down to a MiB, to have so many where rows can be divided.
+    where: on stored columns. report: counts the fragments, and the skipped ones. columns: shown names of
+    those that are read; None means all. min_tasks: makes tasks smaller, down to a MiB, to have so many where
+    rows can be divided.
     """
-    shared = _raw_bytes(snapshot) // min_tasks + 1
-    task_bytes = min(task_bytes, max(shared, _MIN_SHARED_BYTES)) if min_tasks > 1 else task_bytes
+    share = 1.0 if columns is None else _share_read(snapshot, columns, where)
+    read_bytes = int(share * sum(entry.raw_bytes for entry in snapshot.fragments.all()))
+    if min_tasks > 1:
+        task_bytes = min(task_bytes, max(read_bytes // min_tasks + 1, _MIN_SHARED_BYTES))
     is_merged = rule_of_readers(snapshot.table) is not None
-    cut_bytes = None if is_merged else max(task_bytes, _raw_bytes(snapshot) // _MAX_PARTS)
+    cut_bytes = None if is_merged else int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
     weighed = _weighed(snapshot, where, cut_bytes, report)
-    return list(packed(weighed, task_bytes))
+    return list(packed(((part, int(share * size)) for part, size in weighed), task_bytes))
 
 
-def _raw_bytes(snapshot: Snapshot) -> int:
-    return sum(entry.raw_bytes for entry in snapshot.fragments.all())
+def _share_read(snapshot: Snapshot, columns: Sequence[str], where: Predicate | None) -> float:
+    """Returns how much of the decoded bytes the columns have, with those of the condition and of row rules,
+    by the largest fragments; more than nothing."""
+    table = snapshot.table
+    wanted = wanted_rows(
+        table, stored_schema(table, scan_schema(table, columns)), where, ScanReport()
+    )
+    asked = [] if wanted.where is None else columns_of(wanted.where)
+    keys = [] if wanted.rule is None else [column.column for column in table.sort]
+    names = {*wanted.columns, *asked, *keys}
+    largest = heapq.nlargest(_SAMPLED, snapshot.fragments.all(), key=lambda entry: entry.raw_bytes)
+    read = sum(
+        min(
+            entry.raw_bytes,
+            sum(
+                max(sizes.raw, _VALUE_BYTES * entry.rows)
+                for name, sizes in entry.columns.items()
+                if name in names
+            ),
+        )
+        for entry in largest
+    )
+    whole = sum(entry.raw_bytes for entry in largest)
+    return max(read / whole, _MIN_SHARE) if whole else 1.0
 
 
 def _weighed(

@@ -23,7 +23,7 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome, failed
 from compactor.errors import EngineLostError, JobError
 from compactor.spark.session import as_job_error, is_lost
-from compactor.spark.workers import begin_task, task_cores
+from compactor.spark.workers import freeze_worker, task_cores
 from compactor.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class SparkEngine:
         log_settings = logs.settings()
 
         def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            begin_task()
+            freeze_worker()
             if log_settings is not None:
                 logs.set_up(log_settings)  # tasks log in the format of this process
             store_at = functools.cache(open_store)  # one store and its connections per task

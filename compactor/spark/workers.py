@@ -1,20 +1,22 @@
-"""What a task finds in Spark's Python worker: its cores, and objects of tasks before it."""
+"""What runs in Spark's Python workers: the cores of a task, and the objects that a worker keeps."""
 
 from __future__ import annotations
+
+import sys
 
 from compactor.common.garbage import freeze_for_good
 
 
-def begin_task() -> None:
-    """Freezes what the worker has when a task begins, above all modules; does nothing outside of tasks.
+def freeze_worker() -> None:
+    """Freezes what a Python worker of Spark has, above all modules. Does nothing in other processes.
 
-    PySpark collects all garbage of a worker after each task (`pyspark/daemon.py`), for which Python looks at
-    every object that is not frozen: 0.05 s of CPU for the modules alone. A later task freezes what was
-    imported since; there is no garbage then, as it was just collected.
+    Call it when a task or a plan begins: PySpark collects all garbage of a worker after each
+    (`pyspark/daemon.py`), for which Python looks at every object that is not frozen, 0.05 s of CPU for the
+    modules alone. What was imported since is frozen the next time; what came before is no garbage, as it was
+    just collected.
     """
-    from pyspark import TaskContext
-
-    if TaskContext.get() is not None:
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    if program is not None and program.name.startswith("pyspark."):
         freeze_for_good()
 
 

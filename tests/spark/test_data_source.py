@@ -178,6 +178,29 @@ def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
         table(source, tmp_path / "t", columns=["none"])
 
 
+def test_the_log_answers_how_many_rows_a_table_has(source: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"n": range(1_000), "text": [f"{n:09}" for n in range(1_000)]})
+    made = Table.create(tmp_path / "t", rows, sort_by="n")
+    first = table(source, tmp_path / "t")
+    made.append(rows)
+    made.delete("n < 10")
+    tracker = source.sparkContext.statusTracker()
+    jobs = len(tracker.getJobIdsForGroup())
+    assert first.count() == 1_000
+    assert table(source, tmp_path / "t").count() == 1_980
+    assert table(source, tmp_path / "t", columns=["text"], version=2).count() == 2_000
+    assert len(tracker.getJobIdsForGroup()) == jobs
+    both = table(source, tmp_path / "t")
+    assert both.where("n < 20").count() == 20
+    assert both.union(both).count() == 3_960
+    assert table(source, tmp_path / "t", where="n < 20").count() == 20
+    assert table(source, tmp_path / "t", WHERE="n < 20").count() == 20
+    policy = RowPolicy(RowKind.LAST)
+    merged = Table.create(tmp_path / "m", rows, sort_by="n", options=IngestOptions(rows=policy))
+    merged.append(rows.slice(0, 600))
+    assert table(source, tmp_path / "m").count() == 1_000
+
+
 @pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.FIRST, RowKind.PARTIAL_UPDATE])
 def test_row_policies_and_deleted_rows_are_those_of_readers(
     source: SparkSession, tmp_path: Path, kind: RowKind

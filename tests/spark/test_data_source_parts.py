@@ -165,6 +165,31 @@ def test_few_bytes_are_divided_among_the_tasks_that_are_wanted_but_not_below_a_m
     assert counts == [1, 2, 3, 4]
 
 
+def test_tasks_that_read_few_columns_read_more_rows() -> None:
+    store = MemoryStore()
+    rows = pa.table({"k": range(400_000), "text": [f"{n:09}" * 4 for n in range(400_000)]})
+    log = append_table(store, rows, "k", max_rows=1_000)
+    [entry] = log.current().fragments.all()
+    assert 12 << 20 < entry.raw_bytes < 16 << 20
+
+    def tasks(columns: list[str] | None, where: str | None = None, wanted: int = 1) -> int:
+        condition = None if where is None else condition_on(log.current().table, where)
+        task_bytes = 4 << 20 if wanted == 1 else 128 << 20
+        report = ScanReport()
+        return len(
+            tasks_of(
+                log.current(), condition, task_bytes, report, columns=columns, min_tasks=wanted
+            )
+        )
+
+    assert tasks(None) == tasks(["k", "text"]) == 4
+    assert tasks(["k"]) == 1  # 8 bytes for each row, however few are stored
+    assert tasks(["k"], "text LIKE '0%'") == 4
+    assert tasks([]) == 1
+    assert tasks(["k"], wanted=2) == 2
+    assert tasks(["k"], wanted=1_000) == 4
+
+
 def spark_compares(row: Any, value: Any) -> int | None:
     """Spark's order: NaN is greater than all, zeros of both signs are equal; None: unknown."""
     if row is None:

@@ -11,7 +11,7 @@ import pytest
 from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle.jobs import Jobs
 from compactor.spark.shuffle.task import TaskOutput, TaskSummary
-from compactor.spark.workers import begin_task
+from compactor.spark.workers import freeze_worker
 
 
 def frozen(_piece: int) -> TaskOutput:
@@ -29,5 +29,5 @@ def test_the_collector_leaves_modules_alone_once_a_task_has_begun(spark: Any) ->
 
 def test_the_collector_of_a_process_that_runs_no_task_stays_as_it_is() -> None:
     before = gc.get_freeze_count()
-    begin_task()
+    freeze_worker()
     assert gc.get_freeze_count() == before

@@ -39,7 +39,7 @@ from compactor.spark.shuffle.task import (
     packets_of,
     task_and_place,
 )
-from compactor.spark.workers import begin_task
+from compactor.spark.workers import freeze_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,7 +158,7 @@ class Jobs:
         limit = self._limit
 
         def run(batches: Batches) -> Batches:
-            begin_task()
+            freeze_worker()
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield from as_rows(packets_of(number, task(number), limit))
@@ -189,7 +189,7 @@ class Jobs:
         """Returns the rows of `schema` that the tasks yield, one task for each part that receives rows."""
 
         def run(batches: Batches) -> Batches:
-            begin_task()
+            freeze_worker()
             found = received(batches)
             first = next(found, None)
             if first is not None:
@@ -212,7 +212,7 @@ class Jobs:
         ways = {flow.feed: (flow.rank, flow.divider) for flow in flows}
 
         def divide(batches: Batches) -> Batches:
-            begin_task()
+            freeze_worker()
             yield from send(
                 batches if prepare is None else as_rows(prepare(batches)), ways, parts, limit
             )

@@ -15,6 +15,7 @@ from compactor.common.plain_values import plain_dict
 from compactor.table.snapshot import Snapshot
 
 _KEY: Final = "fragments"
+_ROWS: Final = "fragments_rows"
 
 
 class LoadedVersion(Struct, frozen=True):
@@ -47,9 +48,12 @@ def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
                 field.name,
                 field.dataType,
                 field.nullable,
-                {_KEY: {"stored": snapshot.table.stored_name(field.name), **loaded}}
+                {
+                    **(field.metadata or {}),
+                    _KEY: {"stored": snapshot.table.stored_name(field.name), **loaded},
+                }
                 if field.name in shown
-                else None,
+                else field.metadata,
             )
             for field in schema
         ]
@@ -69,3 +73,24 @@ def origins_of(schema: StructType) -> list[Origin]:
             }:
                 found.append(Origin(field.name, stored, LoadedVersion(table, version, commit_id)))
     return found
+
+
+def with_rows(schema: StructType, snapshot: Snapshot) -> StructType:
+    """Adds the number of the table's rows to the metadata of the first column, if the log has it: where no
+    policy merges rows."""
+    if snapshot.table.rows.merges or not len(schema):
+        return schema
+    rows = sum(entry.live_rows for entry in snapshot.fragments.all())
+    first, *others = schema.fields
+    noted = {**(first.metadata or {}), _ROWS: rows}
+    return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
+
+
+def rows_of(schema: StructType) -> int | None:
+    """Returns the number of rows that `with_rows` added, if any."""
+    metadata = schema.fields[0].metadata if len(schema) else None
+    match (metadata or {}).get(_ROWS):
+        case int(rows):
+            return rows
+        case _:
+            return None

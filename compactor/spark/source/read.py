@@ -23,7 +23,7 @@ from compactor.read.wanted import scan_schema
 from compactor.spark.source.filters import condition_of, with_filters
 from compactor.spark.source.source_options import CallOptions, ReadOptions
 from compactor.spark.source.types import as_spark, check_asked, check_names, spark_schema
-from compactor.spark.workers import begin_task, task_cores
+from compactor.spark.workers import freeze_worker, task_cores
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -106,6 +106,7 @@ class FragmentsReader(DataSourceReader):
             self._where,
             self._options.task_bytes,
             self.planned,
+            columns=self._schema.fieldNames(),
             min_tasks=self._options.min_tasks,
         )
         # Spark would treat an empty list as a single partition of everything.
@@ -116,7 +117,7 @@ class FragmentsReader(DataSourceReader):
 
         Raises `DataError`, `FormatError`, `StoreError`.
         """
-        begin_task()
+        freeze_worker()
         return self.read_reporting(partition.value, ScanReport())
 
     def read_reporting(

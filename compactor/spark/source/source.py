@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from compactor.errors import CompactorError, UsageError
 from compactor.spark.procedures import register_procedures
-from compactor.spark.source.origin import with_origin
+from compactor.spark.source.origin import with_origin, with_rows
 from compactor.spark.source.read import (
     FragmentsReader,
     Opened,
@@ -38,6 +38,7 @@ from compactor.spark.source.read import (
 )
 from compactor.spark.source.source_options import CallOptions
 from compactor.spark.source.write import BatchWriter, StreamWriter
+from compactor.spark.workers import freeze_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,6 +57,7 @@ class FragmentsDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Records the table's version. Spark skips `schema` if the user gives one, and creates a reader for
         each query plan."""
+        freeze_worker()
         super().__init__(options)
         self._version: int | None = None
         self._columns: tuple[str, ...] = ()
@@ -82,7 +84,7 @@ class FragmentsDataSource(DataSource):
         Raises `UsageError`, `TableNotFoundError`, `VersionNotFoundError`, `StoreError`.
         """
         table, options = self._opened(), self._call.read()
-        schema = schema_of(table, options)
+        schema = with_rows(schema_of(table, options), table.snapshot)
         if not options.moment.is_newest:
             # A pinned version carries no origin: overwriting the table with it restores it.
             return schema
@@ -90,6 +92,7 @@ class FragmentsDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns a reader. schema: of the table or the user. Raises as `schema`."""
+        freeze_worker()
         options = self._call.read()
         options.check_used_by(is_stream=False)
         reader = SingleUseReader if options.single_use else FragmentsReader
@@ -119,6 +122,7 @@ class FragmentsDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Returns a writer. Raises what `compactor.write.ingest.plan_ingest` raises."""
+        freeze_worker()
         return BatchWriter(self._call, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802

@@ -46,7 +46,7 @@ from compactor.spark.source.source_options import ReadOptions
 from compactor.spark.source.stream_plan import appended_rows, end_of, parts_of, taken
 from compactor.spark.source.types import as_spark, check_streamed
 from compactor.spark.source.versions_ahead import VersionsAhead
-from compactor.spark.workers import begin_task, task_cores
+from compactor.spark.workers import freeze_worker, task_cores
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.conditions import condition_on
@@ -236,7 +236,9 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         snapshot, parts = self._first_rows(until.version)
         entries = [entry for part in parts[start : until.parts] for entry in part]
         some = replace(of_fragments(snapshot, entries), metadata=task.table)
-        found = tasks_of(some, task.where, self._options.task_bytes, ScanReport())
+        found = tasks_of(
+            some, task.where, self._options.task_bytes, ScanReport(), columns=self._names
+        )
         return [replace(task, version=until.version, parts=part) for part in found]
 
     def _checked(self, newest: Snapshot) -> TableMetadata:
@@ -258,7 +260,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         Raises `DataError`, `FormatError`, `StoreError`.
         """
-        begin_task()
+        freeze_worker()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         cuts = self._options.nanoseconds == "cut"
         for batch in self._rows(partition.value):

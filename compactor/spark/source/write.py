@@ -40,7 +40,7 @@ from compactor.spark.source.origin import origins_of
 from compactor.spark.source.source_options import CallOptions, named_as_options
 from compactor.spark.source.stale import Base, Staleness, base_now, check_unchanged
 from compactor.spark.source.types import check_written, from_spark, in_types_of
-from compactor.spark.workers import begin_task
+from compactor.spark.workers import freeze_worker
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
@@ -166,7 +166,7 @@ def wait_for_compactions(plan: WritePlan) -> None:
 
 def write_rows(plan: WritePlan, rows: Iterator[pa.RecordBatch]) -> WrittenFragments:
     """Runs one attempt of a task; its fragments get unique names."""
-    begin_task()
+    freeze_worker()
     context = TaskContext.get()
     query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
     is_first = context is None or context.partitionId() == 0
