@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pydantic import NonNegativeInt
 
 from compactor.api.changes import Changes
+from compactor.api.divided import DividedTable
 from compactor.api.scan import Scan
 from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
@@ -35,7 +36,9 @@ from compactor.table.tags import Moment, named_in
 from lsm_fragment.keys.sort_schema import ordering
 
 if TYPE_CHECKING:
+    import daft
     import polars as pl
+    import ray.data
 
     from compactor.api.dataset import TableDataset
 
@@ -133,6 +136,24 @@ class TableView:
         from compactor.api.lazy_frame import lazy_frame
 
         return lazy_frame(TableView(self._log, self._snapshot))
+
+    def to_daft(self) -> daft.DataFrame:
+        """Returns this version as a frame of Daft. Its tasks read only wanted columns, and skip row groups by
+        conditions. Reads no rows yet. Raises `UsageError` without Daft, or for a type that it lacks."""
+        try:
+            from compactor.api.daft_frame import daft_frame
+        except ImportError as error:
+            raise UsageError(f"to_daft needs Daft ({error}): pip install daft") from None
+        return daft_frame(DividedTable(self.url, self._snapshot))
+
+    def to_ray(self) -> ray.data.Dataset:
+        """Returns this version as a dataset of Ray. Its tasks read only wanted columns, and skip row groups
+        by conditions. Reads no rows yet. Raises `UsageError` without Ray."""
+        try:
+            from compactor.api.ray_dataset import ray_dataset
+        except ImportError as error:
+            raise UsageError(f"to_ray needs Ray ({error}): pip install 'ray[data]'") from None
+        return ray_dataset(DividedTable(self.url, self._snapshot))
 
     @checked
     def to_duckdb(self, connection: Any, name: str) -> Any:

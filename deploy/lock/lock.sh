@@ -26,7 +26,7 @@ lock() {
         --custom-compile-command "make lock" $options --output-file "deploy/lock/$file.lock" "$@"
 }
 
-lock dev --universal --extra dev pyproject.toml
+lock dev --universal --extra dev --overrides deploy/lock/overrides.in pyproject.toml
 lock build --universal --constraint deploy/lock/dev.lock deploy/lock/build.in
 lock compiler --universal deploy/lock/compiler.in
 lock image --python-platform linux --constraint deploy/lock/dev.lock \
