@@ -161,10 +161,7 @@ class TableScanner(RowStream):
         return sum(self._filtered(batch).num_rows for batch in self._scan)
 
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._filter is None:
-            return batch
-        (mask,) = _computed(batch, {"": self._filter}).columns
-        return keep_rows(batch, pc.fill_null(mask, False))
+        return filtered(batch, self._filter)
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._columns is None:
@@ -172,6 +169,14 @@ class TableScanner(RowStream):
         if isinstance(self._columns, Mapping):
             return _computed(batch, self._columns)
         return batch.select(self._columns)
+
+
+def filtered(batch: pa.RecordBatch, filter: Any) -> pa.RecordBatch:
+    """Returns the rows that satisfy a filter: an expression of PyArrow, or None."""
+    if filter is None:
+        return batch
+    (mask,) = _computed(batch, {"": filter}).columns
+    return keep_rows(batch, pc.fill_null(mask, False))
 
 
 def _computed(batch: pa.RecordBatch, columns: Mapping[str, Any]) -> pa.RecordBatch:

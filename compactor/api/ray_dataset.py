@@ -13,6 +13,7 @@ from ray.data import Datasource
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
+from compactor.api.dataset import filtered
 from compactor.api.divided import DividedTable, RowsOfTask
 from compactor.predicate.foreign import arrow_filter
 
@@ -79,5 +80,4 @@ def _blocks(rows: RowsOfTask | None, filter: Any, schema: pa.Schema) -> Iterator
     """Yields the rows of a task that satisfy the filter; an empty block if there are none."""
     yield schema.empty_table()
     for batch in () if rows is None else rows.batches():
-        block = pa.table(batch)
-        yield (block if filter is None else block.filter(filter)).select(schema.names)
+        yield pa.table(filtered(batch, filter)).select(schema.names)
