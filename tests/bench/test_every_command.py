@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "bench_scaling": "--rows 2000 --runs 1 --cases sparse --results {out}",
     "bench_size": "--rows 2000 --inputs 2 --results {out}",
     "bench_small_jobs": "--compactions 3 --rows-each 20 --profile",
+    "bench_spark_read": "--rows 2000 --rounds 1 --cores 1 --results {out}",
     "bench_startup": "--repeat 1 --rows 200 --inputs 2 --results {out}",
     "figures": "--lines {lines} --rows 2000 --rounds 1 --only fan-in,size,pipelines,entities "
     "--out {tmp}/f.csv",
@@ -33,7 +34,7 @@ COMMANDS: Final = {
     "--engines floor,ours,clickhouse,datafusion,duckdb,polars-sort,polars-merge,pyarrow,vortex --out {out}",
     "workload": "--rows 900 --files 2 --out {tmp}/logs",
 }
-"""Arguments by module; those of Spark are tried through `make`."""
+"""Arguments by module; most of those of Spark are tried through `make`."""
 INTERNAL: Final = {"peers/run", "pipeline_inputs", "pipeline_jobs"}
 """Modules that others run in processes of their own."""
 

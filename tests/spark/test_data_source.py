@@ -178,6 +178,15 @@ def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
         table(source, tmp_path / "t", columns=["none"])
 
 
+def test_a_session_is_given_the_format_and_functions_once(
+    source: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Table.create(tmp_path / "t", pa.table({"n": [1]}), sort_by="n")
+    register(source)
+    assert table(source, tmp_path / "t").collect()[0].n == 1
+    assert "previously registered" not in capfd.readouterr().err
+
+
 def test_the_log_answers_how_many_rows_a_table_has(source: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"n": range(1_000), "text": [f"{n:09}" for n in range(1_000)]})
     made = Table.create(tmp_path / "t", rows, sort_by="n")

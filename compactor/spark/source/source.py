@@ -15,7 +15,8 @@ of a stream. A DataFrame stays at the table version at which it was loaded.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -43,12 +44,16 @@ from compactor.spark.workers import freeze_worker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_REGISTERED: Final[WeakSet[SparkSession]] = WeakSet()
+
 
 def register(spark: SparkSession) -> None:
     """Registers the format `fragments` with a session, for `read`, `write`, `writeStream` and SQL's USING;
-    and the functions of `compactor.spark.procedures`."""
-    spark.dataSource.register(FragmentsDataSource)
-    register_procedures(spark)
+    and the functions of `compactor.spark.procedures`. Once for each session: Spark warns of others."""
+    if spark not in _REGISTERED:
+        spark.dataSource.register(FragmentsDataSource)
+        register_procedures(spark)
+        _REGISTERED.add(spark)
 
 
 class FragmentsDataSource(DataSource):
