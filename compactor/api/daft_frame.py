@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
 import daft
 import pyarrow as pa
@@ -16,14 +18,11 @@ from compactor.api.divided import DividedTable, RowsOfTask
 from compactor.errors import UsageError
 from compactor.resources.cores import usable_cores
 
-_NOT_TRANSLATED: Final = (
-    ValueError,
-    TypeError,
-    NotImplementedError,
-    AttributeError,
+_NOT_UNDERSTOOD: Final = (
+    *(ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError),
     pa.ArrowException,
 )
-"""What Daft raises for an expression that PyArrow lacks."""
+"""What Daft raises for an expression of which PyArrow, or its own visitor, lacks a part."""
 
 
 def daft_frame(table: DividedTable) -> daft.DataFrame:
@@ -55,11 +54,13 @@ class _Source(DataSource):  # type: ignore[misc]
 
     async def get_tasks(self, pushdowns: Pushdowns) -> AsyncIterator[DataSourceTask]:
         """Daft applies the filter again, so its columns have to be there, too."""
-        names, asked = self._table.schema.names, pushdowns.columns
-        if asked is not None:
-            wanted = {*asked, *pushdowns.filter_required_column_names()}
-            names = [name for name in names if name in wanted] or names[:1]
-        filter = None if pushdowns.filters is None else _as_arrow(pushdowns.filters)
+        names, filter = self._table.schema.names, None
+        with contextlib.suppress(*_NOT_UNDERSTOOD):  # then more is read than is needed
+            if pushdowns.columns is not None:
+                wanted = {*pushdowns.columns, *pushdowns.filter_required_column_names()}
+                names = [name for name in names if name in wanted] or names[:1]
+            if pushdowns.filters is not None:
+                filter = pushdowns.filters.to_arrow_expr()
         for rows in self._table.tasks(names, filter, usable_cores()):
             yield _Task(rows, pa.schema([self._table.schema.field(name) for name in names]))
 
@@ -73,13 +74,7 @@ class _Task(DataSourceTask):  # type: ignore[misc]
         return Schema.from_pyarrow_schema(self._schema)
 
     async def read(self) -> AsyncIterator[RecordBatch]:
-        for batch in self._rows.batches():
+        """Reads in threads: Daft runs its tasks in one loop of events."""
+        batches = self._rows.batches()
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             yield RecordBatch.from_arrow_record_batches([batch], self._schema)
-
-
-def _as_arrow(filter: Any) -> Any:
-    """Returns a filter as an expression of PyArrow; None if PyArrow lacks a part of it."""
-    try:
-        return filter.to_arrow_expr()
-    except _NOT_TRANSLATED:
-        return None

@@ -63,12 +63,13 @@ class DividedTable(Struct, frozen=True):
     def tasks(self, columns: Sequence[str], filter: Any, min_tasks: int) -> list[RowsOfTask]:
         """Returns tasks in sort order, none for an empty table.
 
-        columns: names of at least one. filter: an expression of PyArrow, or None; tasks leave out rows that
-        do not satisfy it as far as we can tell, so the engine has to apply it. min_tasks: as many if rows can
-        be divided.
+        columns: names of at least one. filter: an expression of PyArrow, or None; tasks leave out some of the
+        rows that do not satisfy it, so it has to be applied to what they return. min_tasks: as many if rows
+        can be divided.
         """
         table = self.snapshot.table
-        where = None if filter is None else arrow_filter.condition_of(filter, self.schema)
+        # By the types that are shown: JSON compares by value, and as text in an engine.
+        where = None if filter is None else arrow_filter.condition_of(filter, table.shown_schema)
         try:
             condition = None if where is None else condition_on(table, where)
         except UsageError:

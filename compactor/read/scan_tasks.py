@@ -31,6 +31,8 @@ _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Combine fragments below this decoded size into one task."""
 _MIN_SHARED_BYTES: Final = 1 << 20
 """Below this decoded size a task of its own costs more than it saves."""
+_OPENING_BYTES: Final = 256 << 10
+"""A part counts as if so much of it was read, if it has as much: opening it takes as long."""
 _VALUE_BYTES: Final = 8
 """Least size of a value that is read, however small its column is as stored."""
 _MIN_SHARE: Final = 1 / 1024
@@ -76,13 +78,17 @@ def tasks_of(
     rows can be divided.
     """
     share = 1.0 if columns is None else _share_read(snapshot, columns, where)
-    read_bytes = int(share * sum(entry.raw_bytes for entry in snapshot.fragments.all()))
+
+    def weight(size: int) -> int:
+        return max(int(share * size), min(size, _OPENING_BYTES))
+
+    read_bytes = sum(weight(entry.raw_bytes) for entry in snapshot.fragments.all())
     if min_tasks > 1:
         task_bytes = min(task_bytes, max(read_bytes // min_tasks + 1, _MIN_SHARED_BYTES))
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
     weighed = _weighed(snapshot, where, cut_bytes, report)
-    return list(packed(((part, int(share * size)) for part, size in weighed), task_bytes))
+    return list(packed(((part, weight(size)) for part, size in weighed), task_bytes))
 
 
 def _share_read(snapshot: Snapshot, columns: Sequence[str], where: Predicate | None) -> float:

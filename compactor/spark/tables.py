@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
@@ -15,8 +15,8 @@ from lsm_fragment.names import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_LEAVES_ROWS_OUT: Final = frozenset(("where", "skip_missing"))
-"""Options with which a table has fewer rows than its log says."""
+_ALL_ROWS: Final = frozenset(("version", "as_of", "tag", "min_tasks", "task_bytes"))
+"""Options with which a table has the rows that its log says, and which a read does not refuse."""
 
 
 def table(
@@ -29,8 +29,9 @@ def table(
     """Returns a table as a DataFrame, read in as many tasks as the session runs at a time, or more.
 
     Only these columns are read, and row groups are skipped by the condition: Spark does not tell a data
-    source which columns a query needs. `count()` of the frame itself is answered by the log, unless there is
-    a condition, or a row policy that merges rows. Registers the format `fragments` with the session.
+    source which columns a query needs. `count()` of the frame itself returns what the log says and reads no
+    fragment, unless the frame is cached, or there is a condition, a row policy that merges rows, or another
+    option than those of versions and tasks. Registers the format `fragments` with the session.
     url: a folder, or s3://bucket/prefix. columns: names; None means all. where: an SQL condition, as in
     `Table.scan`. options: those of the format, such as `as_of="2h"`.
     Raises Spark's `AnalysisException` with our text for an unknown table, column or option.
@@ -43,14 +44,27 @@ def table(
         spark_reader = spark_reader.option("where", where)
     frame = spark_reader.options(**options).load(fspath(url))
     rows = rows_of(frame.schema)
-    if (
-        rows is not None
-        and where is None
-        and not _LEAVES_ROWS_OUT.intersection(map(str.lower, options))
-    ):
-        # Spark tells a source neither that rows are only counted nor which columns a query needs.
-        frame.count = lambda: rows  # type: ignore[method-assign]
+    if rows is not None and where is None and _ALL_ROWS.issuperset(map(str.lower, options)):
+        _count_by_log(frame, rows)
     return frame
+
+
+def _count_by_log(frame: DataFrame, rows: int) -> None:
+    """Lets `count` of this object return the rows until it is cached: people fill caches by it.
+
+    Spark tells a source neither that rows are only counted nor which columns a query needs.
+    """
+
+    def kept(keep: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+        def keep_counted(*level: Any, **named: Any) -> DataFrame:
+            for method in ours:
+                vars(frame).pop(method, None)
+            return keep(*level, **named)
+
+        return keep_counted
+
+    ours = {"count": lambda: rows, "cache": kept(frame.cache), "persist": kept(frame.persist)}
+    vars(frame).update(ours)
 
 
 def _tasks_at_a_time(spark: SparkSession) -> int:

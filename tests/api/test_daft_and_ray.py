@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,37 @@ def test_daft_keeps_the_rows_that_it_keeps_of_arrow(table: Table, condition: Con
     filter = with_daft(condition)
     wanted = daft.from_arrow(expected()).where(filter).select("id").to_pydict()["id"]
     assert ids(table.to_daft().where(filter).select("id").to_pydict()["id"]) == ids(wanted)
+
+
+def test_daft_keeps_its_own_rows_where_its_comparisons_are_not_ours(tmp_path: Path) -> None:
+    """JSON as text, zeros of both signs, times cut to the unit of the other side, numbers beyond int64."""
+    texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}', "2", None, "3"]))
+    rows = pa.table(
+        {
+            "id": range(4),
+            "json": texts,
+            "x": [0.0, -0.0, 1.0, None],
+            "fine": pa.array([0, 1, 1000, None], pa.timestamp("ns")),
+            "big": pa.array([2**64 - 1, 1, None, 0], pa.uint64()),
+            "inner": [{"a": 1}, {"a": 2}, None, {"a": None}],
+        }
+    )
+    frame = Table.create(tmp_path / "t", rows, "id").to_daft()
+    plain = daft.from_arrow(rows.set_column(1, "json", texts.storage))
+    col = daft_col
+    for condition in (
+        col("json") == "2",
+        ~(col("json") != "2"),
+        col("json") >= "2",
+        col("x") != 0.0,
+        col("x") != -0.0,
+        col("fine") == datetime(1970, 1, 1),
+        col("big") == 2**64 - 1,
+        col("inner")["a"] == 1,
+        col("inner")["a"].is_null(),
+    ):
+        wanted = plain.where(condition).select("id").to_pydict()["id"]
+        assert ids(frame.where(condition).select("id").to_pydict()["id"]) == ids(wanted), condition
 
 
 def test_daft_reads_all_columns_some_rows_and_counts(table: Table) -> None:

@@ -199,11 +199,19 @@ def test_the_log_answers_how_many_rows_a_table_has(source: SparkSession, tmp_pat
     assert table(source, tmp_path / "t").count() == 1_980
     assert table(source, tmp_path / "t", columns=["text"], version=2).count() == 2_000
     assert len(tracker.getJobIdsForGroup()) == jobs
-    both = table(source, tmp_path / "t")
+    both = table(source, tmp_path / "t", TASK_BYTES="1MiB")
+    assert both.count() == 1_980
+    assert len(tracker.getJobIdsForGroup()) == jobs
     assert both.where("n < 20").count() == 20
     assert both.union(both).count() == 3_960
     assert table(source, tmp_path / "t", where="n < 20").count() == 20
     assert table(source, tmp_path / "t", WHERE="n < 20").count() == 20
+    with pytest.raises(AnalysisException, match="changes"):
+        table(source, tmp_path / "t", changes="true").count()
+    cached = table(source, tmp_path / "t").cache()
+    assert cached.count() == 1_980
+    assert source._jsc.sc().getRDDStorageInfo()[0].numCachedPartitions() > 0
+    cached.unpersist()
     policy = RowPolicy(RowKind.LAST)
     merged = Table.create(tmp_path / "m", rows, sort_by="n", options=IngestOptions(rows=policy))
     merged.append(rows.slice(0, 600))

@@ -190,6 +190,18 @@ def test_tasks_that_read_few_columns_read_more_rows() -> None:
     assert tasks(["k"], wanted=1_000) == 4
 
 
+def test_many_small_fragments_are_divided_however_little_is_read_of_each() -> None:
+    store = MemoryStore()
+    log = append_table(store, log_rows(2_000, 0), "service,ts", max_rows=100)
+    for seed in range(1, 100):
+        log = append_table(store, log_rows(2_000, seed), None)
+    assert all(entry.raw_bytes < 128 << 10 for entry in log.current().fragments.all())
+    few = tasks_of(log.current(), None, 128 << 10, ScanReport(), columns=["service"])
+    every = tasks_of(log.current(), None, 128 << 10, ScanReport())
+    assert len(few) == len(every) > 5
+    assert sum(map(len, few)) == 100
+
+
 def spark_compares(row: Any, value: Any) -> int | None:
     """Spark's order: NaN is greater than all, zeros of both signs are equal; None: unknown."""
     if row is None:

@@ -38,6 +38,8 @@ def compared(field: pa.Field, operator: Op, value: pa.Scalar) -> Kept | None:
         return None
     if not pt.is_floating(_plain(field.type)):
         return Kept(f"{_name(field)} {operator} {literal}", True)
+    if operator is Op.NE and value.as_py() == 0:
+        return None  # Daft says that zeros of both signs differ
     if operator in (Op.NE, Op.GT, Op.GE):
         return Kept(f"NOT ({_name(field)} {OPPOSITE[operator]} {literal})", False)
     return Kept(f"{_name(field)} {operator} {literal}", False)
@@ -128,7 +130,9 @@ def _literal(value: pa.Scalar, dtype: pa.DataType) -> str | None:
     if pt.is_date32(own) and pt.is_date32(dtype):
         return _day(value)
     if pt.is_timestamp(own) and pt.is_timestamp(dtype) and (own.tz is None) == (dtype.tz is None):
-        return _moment(value)
+        # Daft cuts the column to the unit of a coarser value.
+        is_coarser = UNITS_PER_SECOND[own.unit] < UNITS_PER_SECOND[dtype.unit]
+        return None if is_coarser else _moment(value)
     return None
 
 
