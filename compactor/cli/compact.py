@@ -64,7 +64,8 @@ Without --master, what is due runs in this process where it is small or Spark ca
 where that pays for its start, which takes some 10 s; a line on stderr says which, and why. Under
 spark-submit, leave --master out: the session's own master is used. Each compaction is committed as soon
 as it ends, so a failed or killed run loses no other and leaves no half of any. A failed compaction is tried
-three times. A fragment found damaged each time is quarantined (`inspect` shows it, `release` readmits it).
+three times, unless trying again can't help. A fragment found damaged each time is quarantined (`inspect`
+shows it, `release` readmits it).
 The exit code is 1 if a compaction failed for good or a fragment is in quarantine."""
 
 

@@ -39,8 +39,8 @@ a vacuum has given up can't be restored."""
 def restore_command(table: str, moment: Moment, dry_run: bool, as_json: bool) -> None:
     """Make TABLE what it was at an earlier version, in one commit.
 
-    Rows, deleted rows, columns and settings are those of that version again. If others add, delete or alter
-    meanwhile, nothing is changed. Compactions that run are void.
+    Rows, deleted rows and columns are those of that version again; properties and retention stay. If others
+    add, delete or alter meanwhile, nothing is changed. Compactions that run are void.
     """
     if moment.is_newest:
         raise UsageError("name the version to restore by --version, --as-of or --tag")
@@ -131,7 +131,8 @@ def tag_command(
 ) -> None:
     """Give a version of TABLE the NAME, so that vacuums keep it.
 
-    NAME has up to 100 letters, digits, dots, hyphens and underscores.
+    NAME has up to 100 letters, digits, dots, hyphens and underscores; it begins with a letter or digit, and
+    has not digits alone.
     """
     moment = Moment(version, as_of)
     if moment.is_ambiguous:

@@ -38,6 +38,7 @@ from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
 from compactor.settings.compaction import Policy
 from compactor.settings.properties import properties_text, with_sources
+from compactor.settings.units import exact_duration_text
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry, key_range
 from compactor.table.fragment_ids import key_of, short_ids
@@ -215,6 +216,11 @@ def _print_snapshot(
         tombstones = sum(entry.tombstones for entry in entries)
         held = counted(tombstones, "tombstone")
         echo_line(f"row policy {table.shown_rows}{f'; {held}' if tombstones else ''}")
+    if (windows := table.windows) is not None:
+        kept = windows.retention_seconds
+        ends = "kept for good" if kept is None else f"dropped after {exact_duration_text(kept)}"
+        length = exact_duration_text(windows.window_seconds)
+        echo_line(f"time windows of {length} by {table.shown_name(windows.column)}, {ends}")
     if table.ttl is not None:
         shown_ttl = dataclasses.replace(table.ttl, column=table.shown_name(table.ttl.column))
         echo_line(f"time to live {shown_ttl}")

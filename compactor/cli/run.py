@@ -12,7 +12,7 @@ from compactor.cli.output import echo_json, warn
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
-from compactor.errors import ConfigError, InputError, UsageError
+from compactor.errors import UsageError
 from compactor.files.places import STREAM
 from compactor.pipelines.config import Merge, Output, Pipeline, load_pipeline
 from compactor.pipelines.phases import check_pipeline, run_pipeline
@@ -87,7 +87,7 @@ def run_command(
         raise UsageError("--format: give it with --explain")
     with loaded.variables.hidden():
         if explains or checks:
-            _check(loaded)
+            check_pipeline(loaded)
             if explains:
                 _explain(loaded, shape, on_spark=on_spark)
             return
@@ -122,14 +122,6 @@ def _run(
     # Reports mistakes in the file before Spark takes seconds to start.
     run = SparkRun(pipeline)
     return run.run(start_spark(master), SparkOptions(staging, shuffle_partitions))
-
-
-def _check(pipeline: Pipeline) -> None:
-    """Raises `ConfigError` for whatever is wrong with the pipeline, its files included."""
-    try:
-        check_pipeline(pipeline)
-    except InputError as error:
-        raise ConfigError(error.message) from error
 
 
 def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:

@@ -90,8 +90,8 @@ class AgainstReport(Struct, kw_only=True):
         return (
             f"since version {self.version}: {self.rows_before:,} rows then, {self.rows_after:,} now, "
             f"{self.appended:,} appended, {self.deleted:,} deleted, {self.left_out:,} left out by the row "
-            f"policy; compactions kept all rows {counted(self.proved, 'time')} by their hash, "
-            f"{self.counted:,} by their number{also}"
+            f"policy or the time to live; compactions kept all rows {counted(self.proved, 'time')} by their "
+            f"hash, {self.counted:,} by their number{also}"
         )
 
 

@@ -104,6 +104,11 @@ def altered(table: TableMetadata, change: Alteration) -> TableMetadata:
         raise UsageError(
             "nothing to change: name a column to rename, drop, redact or put first, or a property to set"
         )
+    for name in change.renames:
+        if name in change.drops:
+            raise UsageError(
+                f"column {name!r} is both to be renamed and to be dropped: name it once"
+            )
     gone = [stored[name] for name in [*change.drops, *change.redacts]]
     if len(set(gone)) < len(gone):
         raise UsageError("a column is named twice among those to drop or redact")

@@ -47,15 +47,15 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
     snapshot = log.current()
     entry = _live(log, snapshot, fragment)
     key = entry.key
+    was_held = key in snapshot.quarantine
+    if not was_held:
+        _fault_of(log, snapshot, entry)
     if not lose_rows:
         raise UsageError(
             LOSE_ROWS,
             f": {fragment} has {counted(entry.live_rows, 'row')}, which would be lost; give this option if "
             "they can't be restored",
         )
-    was_held = key in snapshot.quarantine
-    if not was_held:
-        _fault_of(log, snapshot, entry)
     dropped = [entry]
 
     def prepare(latest: Snapshot) -> Changes:

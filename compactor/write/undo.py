@@ -8,7 +8,7 @@ the log can't tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -64,9 +64,9 @@ def undo_compaction(
     of inputs raises, if rows were deleted since.
     """
     latest = log.current()
-    runs = {e.key: e.run for e in latest.fragments.all() if e.run != e.key}
-    compaction_id = compaction_of(runs, compaction_id)
-    undo = _Undo(log, _version_of(log, latest, compaction_id), compaction_id, ids, order_of)
+    compaction_id = compaction_of(_runs(latest.fragments.all()), compaction_id)
+    version, compaction_id = _version_of(log, latest, compaction_id)
+    undo = _Undo(log, version, compaction_id, ids, order_of)
     undo.check_whole()
     return until_current(log, undo.dry_run if dry_run else undo.attempt, "undone")
 
@@ -178,13 +178,22 @@ class _Undo:
         )
 
 
-def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> Version:
-    """Searches the kept versions, newest first. Raises `UsageError`."""
+def _runs(entries: Iterable[FragmentEntry]) -> dict[str, str]:
+    """Returns the compactions of fragments that one has written, by key."""
+    return {entry.key: entry.run for entry in entries if entry.run != entry.key}
+
+
+def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> tuple[Version, str]:
+    """Searches the kept versions, newest first, also by outputs that are no longer live. Returns the one that
+    committed the compaction, and its id. Raises `UsageError`."""
     for number in range(latest.version, latest.oldest, -1):
         version = log.history.read(number, latest.table_id)
         changes = version.changes
-        if changes.operation is Operation.COMPACT and compaction_id in changes.ended_leases:
-            return version
+        if changes.operation is not Operation.COMPACT:
+            continue
+        meant = compaction_of(_runs(changes.adds), compaction_id)
+        if meant in changes.ended_leases:
+            return version, meant
     raise UsageError(
         f"{log.store.url}: no version after {latest.oldest} has committed a compaction {compaction_id!r}; "
         "name it by a fragment that it wrote, as `compactor inspect` shows them"

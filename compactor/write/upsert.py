@@ -23,7 +23,8 @@ class Upsert(Adding):
         """Raises `UsageError` that names a policy, if the table has another one."""
         if latest.metadata is None:
             raise TableNotFoundError(
-                f"{log.store.url}: no table here yet: create it with a row policy, such as last"
+                f"{log.store.url}: no table here yet, and an upsert creates none: ingest some rows first, "
+                "with a row policy such as last"
             )
         table = latest.metadata
         if table.rows.kind in _UPSERTS:

@@ -112,8 +112,8 @@ def test_verify_says_what_happened_since_a_version_or_a_tag(cli: Cli, path: Path
     cli("delete", path, "--where", "k = 1")
     cli("compact", path, "--strategy", "full", "--master", "in-process")
     expected = (
-        "since version 3: 6 rows then, 5 now, 0 appended, 1 deleted, 0 left out by the row policy; "
-        "compactions kept all rows 0 times by their hash, 1 by their number"
+        "since version 3: 6 rows then, 5 now, 0 appended, 1 deleted, 0 left out by the row policy or "
+        "the time to live; compactions kept all rows 0 times by their hash, 1 by their number"
     )
     for named in (3, "start"):
         ok, since = cli("verify", path, "--against", named).splitlines()
@@ -141,4 +141,6 @@ def test_a_compaction_is_undone_by_its_id_or_a_short_one(cli: Cli, path: Path) -
     assert cli("query", path, "--count") == "6\n"
     assert cli("verify", path, "--against", 3).startswith("ok")
     cli.fails(5, "undo", path, fragment["run"])
+    for name in (fragment["run"][:8], short):
+        cli.fails(5, "undo", path, name)
     cli.fails(2, "undo", path, "nothing")

@@ -50,10 +50,13 @@ def test_settings_that_are_no_properties_are_altered_or_refused_with_the_way(
     windows = ["--time-column", "ts", "--retention", "30d"]
     cli.fails(2, "ingest", tmp_path / "w", file, *SORT_BY, "--set", "retention=7d")
     cli("ingest", tmp_path / "w", file, *SORT_BY, *windows)
+    cli.fails(2, "ingest", tmp_path / "v", file, *SORT_BY, "--time-window", "1h")
+    assert "\ntime windows of 24h by ts, dropped after 30d\n" in cli("inspect", tmp_path / "w")
     said = cli("alter", tmp_path / "w", "--set", "retention=7d")
     assert said.splitlines()[1:] == ["properties: none is set", "retention: 7d"]
     said = cli("alter", tmp_path / "w", "--unset", "retention")
     assert said.splitlines()[2] == "retention: all time windows are kept"
+    assert "\ntime windows of 24h by ts, kept for good\n" in cli("inspect", tmp_path / "w")
 
 
 def test_compactions_obey_the_table_and_say_what_overrides_it(cli: Cli, path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_whole_fragment_is_neither_given_up_nor_put_in_quarantine(
     table, (first, _, _) = filled(store)
     with refuses(UsageError, first, "delete"):
         if act == "drop":
-            table.drop_fragment(first, lose_rows=True)
+            table.drop_fragment(first)
         else:
             table.quarantine([first])
     with refuses(UsageError, "data/none.frag"):

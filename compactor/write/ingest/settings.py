@@ -19,6 +19,7 @@ from compactor.common.setting_keys import (
     SEQUENCE,
     SORT_BY,
     TIME_COLUMN,
+    TIME_WINDOW,
     TTL,
     TTL_COLUMN,
 )
@@ -143,6 +144,8 @@ class IngestSettings(Settings):
             raise UsageError(given[0], ": name the ", ROW_POLICY, " too")
         if self.retention is not None and self.time_column is None:
             raise UsageError(RETENTION, ": name the ", TIME_COLUMN, " that it applies to")
+        if "time_window" in self.model_fields_set and self.time_column is None:
+            raise UsageError(TIME_WINDOW, ": name the ", TIME_COLUMN, " that it divides")
         if (self.ttl is None) != (self.ttl_column is None):
             raise UsageError(TTL, " and ", TTL_COLUMN, ": give both, or neither")
         return self
