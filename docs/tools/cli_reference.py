@@ -22,7 +22,7 @@ from compactor.cli.main import cli
 EXIT_CODES: Final = {
     0: "Done.",
     1: "`verify` found faults, a compaction failed for good (the others are committed), fragments are in "
-    "quarantine, or Spark has ended.",
+    "quarantine, `entity-merge` would unite too many or what must not be one, or Spark has ended.",
     2: "The call is wrong, or `run` put bad records aside.",
     3: "A file can't be read or does not fit the table, or stored data is damaged.",
     4: "The store can't be reached, refuses, or has no such bucket.",
