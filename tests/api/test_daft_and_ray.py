@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 
 from compactor import IngestOptions, RowKind, RowPolicy, Table
 from compactor.api.divided import DividedTable
@@ -94,12 +94,22 @@ def ids(rows: list[int]) -> list[int]:
     return sorted(rows)
 
 
+def of_daft(frame: Any, filter: Any) -> list[int]:
+    """Returns the ids of rows. Passes over the rare conditions at which Daft's own optimizer panics."""
+    try:
+        return ids(frame.where(filter).select("id").to_pydict()["id"])
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            reject()
+        raise
+
+
 @settings(max_examples=60, deadline=None)
 @given(condition=conditions)
 def test_daft_keeps_the_rows_that_it_keeps_of_arrow(table: Table, condition: Condition) -> None:
     filter = with_daft(condition)
-    wanted = daft.from_arrow(expected()).where(filter).select("id").to_pydict()["id"]
-    assert ids(table.to_daft().where(filter).select("id").to_pydict()["id"]) == ids(wanted)
+    wanted = of_daft(daft.from_arrow(expected()), filter)
+    assert of_daft(table.to_daft(), filter) == wanted
 
 
 def test_daft_keeps_its_own_rows_where_its_comparisons_are_not_ours(tmp_path: Path) -> None:
@@ -124,6 +134,8 @@ def test_daft_keeps_its_own_rows_where_its_comparisons_are_not_ours(tmp_path: Pa
         col("json") >= "2",
         col("x") != 0.0,
         col("x") != -0.0,
+        col("x") > -0.0,
+        col("x") < 0.0,
         col("fine") == datetime(1970, 1, 1),
         col("big") == 2**64 - 1,
         col("inner")["a"] == 1,

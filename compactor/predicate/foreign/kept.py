@@ -21,6 +21,7 @@ from lsm_fragment.arrays.times import UNITS_PER_SECOND
 from lsm_fragment.arrays.types import is_string
 from lsm_fragment.names import in_quotes
 
+_OR_EQUAL: Final = {Op.LT: Op.LE, Op.GT: Op.GE}
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
@@ -38,8 +39,10 @@ def compared(field: pa.Field, operator: Op, value: pa.Scalar) -> Kept | None:
         return None
     if not pt.is_floating(_plain(field.type)):
         return Kept(f"{_name(field)} {operator} {literal}", True)
-    if operator is Op.NE and value.as_py() == 0:
-        return None  # Daft says that zeros of both signs differ
+    if value.as_py() == 0:  # Daft orders -0.0 before 0.0
+        if operator is Op.NE:
+            return None
+        operator = _OR_EQUAL.get(operator, operator)
     if operator in (Op.NE, Op.GT, Op.GE):
         return Kept(f"NOT ({_name(field)} {OPPOSITE[operator]} {literal})", False)
     return Kept(f"{_name(field)} {operator} {literal}", False)
