@@ -122,7 +122,12 @@ def _add_bound(record: logging.LogRecord) -> bool:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {k: v for k, v in record.__dict__.items() if k not in RESERVED_ATTRS and v is not None}
+    """Returns the fields of a record, without private ones: Ray adds one to those of all libraries."""
+    return {
+        name: value
+        for name, value in record.__dict__.items()
+        if name not in RESERVED_ATTRS and not name.startswith("_") and value is not None
+    }
 
 
 class _TextFormatter(logging.Formatter):

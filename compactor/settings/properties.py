@@ -86,7 +86,7 @@ def changed(properties: Properties, changes: Mapping[str, object]) -> Properties
     result = {name: value for name, value in result.items() if value is not None}
     for model in _MODELS:
         stored = {name: value for name, value in result.items() if _has(model, name)}
-        settings = _made(model, stored)
+        settings = settings_of(model, stored)
         result.update((name, _plain(getattr(settings, name))) for name in stored)
     return tuple(sorted(result.items()))
 
@@ -177,7 +177,7 @@ def _known(name: str) -> str:
     raise ConfigError(f"no property {name!r}; {instead_of(name, sorted(MODEL_OF))}")
 
 
-def _made(model: type[_Model], values: Mapping[str, Any]) -> _Model:
+def settings_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
     """Raises `ConfigError` that calls settings by the names of properties."""
     try:
         return model(**values)

@@ -42,7 +42,8 @@ def table(
         spark_reader = spark_reader.option("columns", ",".join(map(quoted, columns)))
     if where is not None:
         spark_reader = spark_reader.option("where", where)
-    frame = spark_reader.options(**options).load(fspath(url))
+    spark_reader = spark_reader.options(**options)
+    frame = spark_reader.load(fspath(url))
     rows = rows_of(frame.schema)
     if rows is not None and where is None and _ALL_ROWS.issuperset(map(str.lower, options)):
         _count_by_log(frame, rows)

@@ -22,7 +22,7 @@ from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowKind
 from compactor.settings.fields import Seconds
 from compactor.settings.model import Settings
-from compactor.settings.properties import Value, changed
+from compactor.settings.properties import Value, changed, settings_of
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -166,7 +166,7 @@ def _with_properties(table: TableMetadata, changes: Mapping[str, object]) -> Tab
                 ": the table has no time windows to drop; how long versions are kept is ",
                 RETAIN,
             )
-        given = _Retention(retention=rest.pop(RETENTION)).retention
+        given = settings_of(_Retention, {"retention": rest.pop(RETENTION)}).retention
         windows = dataclasses.replace(
             windows, retention_seconds=None if given is None else int(given)
         )

@@ -51,6 +51,7 @@ def test_settings_that_are_no_properties_are_altered_or_refused_with_the_way(
     cli.fails(2, "ingest", tmp_path / "w", file, *SORT_BY, "--set", "retention=7d")
     cli("ingest", tmp_path / "w", file, *SORT_BY, *windows)
     cli.fails(2, "ingest", tmp_path / "v", file, *SORT_BY, "--time-window", "1h")
+    cli.fails(2, "alter", tmp_path / "w", "--set", "retention=forever")
     assert "\ntime windows of 24h by ts, dropped after 30d\n" in cli("inspect", tmp_path / "w")
     said = cli("alter", tmp_path / "w", "--set", "retention=7d")
     assert said.splitlines()[1:] == ["properties: none is set", "retention: 7d"]

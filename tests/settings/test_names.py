@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
 from typing import Any, Final, get_args, get_type_hints
 
 import click
@@ -22,7 +23,12 @@ from compactor.settings.arguments import checked
 from compactor.settings.names import IN_PYTHON, as_flag, as_option, in_python, settings_named
 
 KEYS: Final = [key for key in vars(setting_keys).values() if isinstance(key, Setting)]
-IMPORTED_WHEN_CALLED: Final = {"pl": polars, "TableDataset": TableDataset}
+IMPORTED_WHEN_CALLED: Final = {
+    "TableDataset": TableDataset,
+    "daft": SimpleNamespace(DataFrame=Any),
+    "pl": polars,
+    "ray": SimpleNamespace(data=SimpleNamespace(Dataset=Any)),
+}
 ONLY_ON_THE_COMMAND_LINE: Final = {"retention", "shuffle_partitions", "since"}
 
 

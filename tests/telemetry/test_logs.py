@@ -39,7 +39,9 @@ def stream() -> io.StringIO:
 
 
 def test_a_line_has_time_level_event_and_its_fields(stream: io.StringIO) -> None:
-    LOG.info("merged", extra={"rows": 12, "table": "/t", "stage_seconds": {"decode": 0.5}})
+    of_ray = {"_ray_timestamp_ns": 17}
+    fields = {"rows": 12, "table": "/t", "stage_seconds": {"decode": 0.5}}
+    LOG.info("merged", extra=fields | of_ray)
     LOG.debug("too little")
     (line,) = lines_of(stream)
     assert line.pop("time").endswith("Z")
