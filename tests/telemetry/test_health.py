@@ -6,6 +6,7 @@ import io
 import socket
 import struct
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -14,6 +15,7 @@ from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
 
 import pytest
+from waitress import trigger
 
 from compactor.cli import watch as watch_module
 from compactor.compaction.driver import Driver, DriverSettings
@@ -231,6 +233,29 @@ def test_it_is_served_over_http_while_the_block_runs(
             assert b"compactor_build_info{" in answer.read()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url + "healthz", timeout=10)
+
+
+def test_a_loop_that_was_woken_by_something_else_ends_as_well(
+    registry: MetricsRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the thread that ends it has written to the trigger."""
+    app = metrics_app(registry.prometheus, {})
+    pull = trigger.trigger._physical_pull
+    woken: list[int] = []
+
+    def late(self: trigger.trigger) -> None:
+        pull(self)
+        if threading.current_thread() is threading.main_thread():
+            woken.append(1)
+            while self.thunks and len(woken) < 20:
+                time.sleep(0.01)
+                woken.append(1)
+            pull(self)
+
+    monkeypatch.setattr(trigger.trigger, "_physical_pull", late)
+    with serving(app, "127.0.0.1", 0):
+        pass
+    assert woken
 
 
 def connected(port: int, sent: bytes) -> socket.socket:

@@ -195,5 +195,16 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
 
     def end(self) -> None:
         """Closes all connections, which ends `run`; called from another thread."""
-        self.trigger.pull_trigger(lambda: wasyncore.close_all(self._map))
+        is_pulled = threading.Event()
+
+        def close() -> None:
+            # Something else may have woken the loop, and the trigger's descriptor must not be closed, and
+            # reused, before it is written to.
+            is_pulled.wait()
+            wasyncore.close_all(self._map)
+
+        try:
+            self.trigger.pull_trigger(close)
+        finally:
+            is_pulled.set()
         self.task_dispatcher.shutdown()
