@@ -39,9 +39,9 @@ def stream() -> io.StringIO:
 
 
 def test_a_line_has_time_level_event_and_its_fields(stream: io.StringIO) -> None:
-    of_ray = {"_ray_timestamp_ns": 17}
+    of_others = {"_of_another_library": 17}
     fields = {"rows": 12, "table": "/t", "stage_seconds": {"decode": 0.5}}
-    LOG.info("merged", extra=fields | of_ray)
+    LOG.info("merged", extra=fields | of_others)
     LOG.debug("too little")
     (line,) = lines_of(stream)
     assert line.pop("time").endswith("Z")
