@@ -17,6 +17,7 @@ from daft.schema import Schema
 from compactor.api.divided import DividedTable, RowsOfTask
 from compactor.errors import UsageError
 from compactor.resources.cores import usable_cores
+from compactor.table.snapshot import Snapshot
 
 _NOT_UNDERSTOOD: Final = (
     *(ArithmeticError, AttributeError, NotImplementedError, TypeError, ValueError),
@@ -25,9 +26,10 @@ _NOT_UNDERSTOOD: Final = (
 """What Daft raises for an expression of which PyArrow, or its own visitor, lacks a part."""
 
 
-def daft_frame(table: DividedTable) -> daft.DataFrame:
+def daft_frame(url: str, snapshot: Snapshot) -> daft.DataFrame:
     """Returns the rows of a version, read once Daft asks for them. Raises `UsageError` for a type that Daft
     lacks."""
+    table = DividedTable(url, snapshot)
     for field in table.schema:
         empty = pa.record_batch([pa.nulls(0, field.type)], [field.name])
         try:
@@ -62,19 +64,19 @@ class _Source(DataSource):  # type: ignore[misc]
             if pushdowns.filters is not None:
                 filter = pushdowns.filters.to_arrow_expr()
         for rows in self._table.tasks(names, filter, usable_cores()):
-            yield _Task(rows, pa.schema([self._table.schema.field(name) for name in names]))
+            yield _Task(rows)
 
 
 class _Task(DataSourceTask):  # type: ignore[misc]
-    def __init__(self, rows: RowsOfTask, schema: pa.Schema) -> None:
-        self._rows, self._schema = rows, schema
+    def __init__(self, rows: RowsOfTask) -> None:
+        self._rows = rows
 
     @property
     def schema(self) -> Schema:
-        return Schema.from_pyarrow_schema(self._schema)
+        return Schema.from_pyarrow_schema(self._rows.schema)
 
     async def read(self) -> AsyncIterator[RecordBatch]:
         """Reads in threads: Daft runs its tasks in one loop of events."""
         batches = self._rows.batches()
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            yield RecordBatch.from_arrow_record_batches([batch], self._schema)
+            yield RecordBatch.from_arrow_record_batches([batch], batch.schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from msgspec import Struct
@@ -12,16 +12,13 @@ from compactor.errors import UsageError
 from compactor.predicate.foreign import arrow_filter
 from compactor.predicate.tree import Predicate
 from compactor.read.read_reports import ScanReport
-from compactor.read.scan_tasks import Part, read_parts, tasks_of
+from compactor.read.scan_tasks import TASK_BYTES, Part, read_parts, tasks_of
 from compactor.stores.open import open_store
 from compactor.table.conditions import condition_on
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import storage_type
-
-_TASK_BYTES: Final = 128 << 20
-"""Decoded bytes that a task reads at most, if rows can be divided."""
 
 
 class RowsOfTask(Struct, frozen=True):
@@ -30,16 +27,16 @@ class RowsOfTask(Struct, frozen=True):
     url: str
     table: TableMetadata
     parts: tuple[Part, ...]
-    columns: tuple[str, ...]
+    schema: pa.Schema
+    """The columns to be read, as `DividedTable.schema` has them."""
     where: Predicate | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Reads the rows in one thread, in the types of `DividedTable.schema`. Raises what `Table.scan`
-        raises."""
-        store, report = open_store(self.url), ScanReport()
-        for batch in read_parts(store, self.table, self.parts, self.columns, self.where, report):
+        """Reads the rows in one thread. Raises what `Table.scan` raises."""
+        store, names = open_store(self.url), self.schema.names
+        for batch in read_parts(store, self.table, self.parts, names, self.where, ScanReport()):
             arrays = [plain(to_storage(column)) for column in batch.columns]
-            yield pa.RecordBatch.from_arrays(arrays, self.columns)
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 class DividedTable(Struct, frozen=True):
@@ -77,9 +74,15 @@ class DividedTable(Struct, frozen=True):
         divided = tasks_of(
             self.snapshot,
             condition,
-            _TASK_BYTES,
+            TASK_BYTES,
             ScanReport(),
             columns=columns,
             min_tasks=min_tasks,
         )
-        return [RowsOfTask(self.url, table, parts, tuple(columns), condition) for parts in divided]
+        schema = self.schema_of(columns)
+        return [RowsOfTask(self.url, table, parts, schema, condition) for parts in divided]
+
+    def schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        """Returns some columns of the schema."""
+        schema = self.schema
+        return pa.schema([schema.field(name) for name in columns])

@@ -10,6 +10,7 @@ import pyarrow as pa
 from compactor.api.dataset import pushed
 from compactor.errors import UsageError
 from compactor.predicate.foreign import polars_filter
+from compactor.resources.packages import needing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,11 +23,9 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
 
     Raises `UsageError` without Polars, or for a type that it lacks.
     """
-    try:
+    with needing("Polars", "to_polars", "polars"):
         import polars as pl
         from polars.io.plugins import register_io_source
-    except ImportError as error:
-        raise UsageError(f"to_polars needs Polars ({error}): pip install polars") from None
 
     def frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
         frame = pl.from_arrow(rows)

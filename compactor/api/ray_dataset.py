@@ -16,11 +16,12 @@ from ray.data.datasource import ReadTask
 from compactor.api.dataset import filtered
 from compactor.api.divided import DividedTable, RowsOfTask
 from compactor.predicate.foreign import arrow_filter
+from compactor.table.snapshot import Snapshot
 
 
-def ray_dataset(table: DividedTable) -> ray.data.Dataset:
+def ray_dataset(url: str, snapshot: Snapshot) -> ray.data.Dataset:
     """Returns the rows of a version, read once Ray asks for them."""
-    return ray.data.read_datasource(TableDatasource(table))
+    return ray.data.read_datasource(TableDatasource(DividedTable(url, snapshot)))
 
 
 class TableDatasource(Datasource):  # type: ignore[misc]
@@ -67,7 +68,7 @@ class TableDatasource(Datasource):  # type: ignore[misc]
             filter = predicate.to_pyarrow()
             known = arrow_filter.columns_of(filter)
             read = schema.names if known is None else [*dict.fromkeys([*shown, *sorted(known)])]
-        blocks = pa.schema([schema.field(name) for name in shown])
+        blocks = self._table.schema_of(shown)
         unknown = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
         found: list[RowsOfTask | None] = [*self._table.tasks(read, filter, parallelism)]
         return [

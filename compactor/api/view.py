@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from pydantic import NonNegativeInt
 
 from compactor.api.changes import Changes
-from compactor.api.divided import DividedTable
 from compactor.api.scan import Scan
 from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
@@ -23,6 +22,7 @@ from compactor.read.changes import first_of, versions_between
 from compactor.read.pruning import without_unreadable
 from compactor.read.read_reports import ScanReport, TemplatesReport, VerifyReport
 from compactor.resources.cores import usable_cores
+from compactor.resources.packages import needing
 from compactor.rows.policy import RowPolicy
 from compactor.settings.arguments import checked
 from compactor.settings.fields import Threads
@@ -140,20 +140,16 @@ class TableView:
     def to_daft(self) -> daft.DataFrame:
         """Returns this version as a frame of Daft. Its tasks read only wanted columns, and skip row groups by
         conditions. Reads no rows yet. Raises `UsageError` without Daft, or for a type that it lacks."""
-        try:
+        with needing("Daft", "to_daft", "daft"):
             from compactor.api.daft_frame import daft_frame
-        except ImportError as error:
-            raise UsageError(f"to_daft needs Daft ({error}): pip install daft") from None
-        return daft_frame(DividedTable(self.url, self._snapshot))
+        return daft_frame(self.url, self._snapshot)
 
     def to_ray(self) -> ray.data.Dataset:
         """Returns this version as a dataset of Ray. Its tasks read only wanted columns, and skip row groups
         by conditions. Reads no rows yet. Raises `UsageError` without Ray."""
-        try:
+        with needing("Ray", "to_ray", "'ray[data]'"):
             from compactor.api.ray_dataset import ray_dataset
-        except ImportError as error:
-            raise UsageError(f"to_ray needs Ray ({error}): pip install 'ray[data]'") from None
-        return ray_dataset(DividedTable(self.url, self._snapshot))
+        return ray_dataset(self.url, self._snapshot)
 
     @checked
     def to_duckdb(self, connection: Any, name: str) -> Any:
@@ -350,7 +346,7 @@ class TableView:
     @property
     def rows(self) -> int:
         """Number of stored rows that are not deleted, before the row policy merges rows of equal key."""
-        return sum(entry.live_rows for entry in self._snapshot.fragments.all())
+        return self._snapshot.live_rows
 
     def __len__(self) -> int:
         return self.rows

@@ -7,7 +7,7 @@ fragments are read together.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -27,6 +27,8 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 
+TASK_BYTES: Final = 128 << 20
+"""Decoded bytes that a task reads at most by default, if rows can be divided."""
 _WORTH_A_TASK_BYTES: Final = 8 << 20
 """Combine fragments below this decoded size into one task."""
 _MIN_SHARED_BYTES: Final = 1 << 20
@@ -102,19 +104,15 @@ def _share_read(snapshot: Snapshot, columns: Sequence[str], where: Predicate | N
     keys = [] if wanted.rule is None else [column.column for column in table.sort]
     names = {*wanted.columns, *asked, *keys}
     largest = heapq.nlargest(_SAMPLED, snapshot.fragments.all(), key=lambda entry: entry.raw_bytes)
-    read = sum(
-        min(
-            entry.raw_bytes,
-            sum(
-                max(sizes.raw, _VALUE_BYTES * entry.rows)
-                for name, sizes in entry.columns.items()
-                if name in names
-            ),
-        )
-        for entry in largest
-    )
     whole = sum(entry.raw_bytes for entry in largest)
+    read = sum(_read_bytes(entry, names) for entry in largest)
     return max(read / whole, _MIN_SHARE) if whole else 1.0
+
+
+def _read_bytes(entry: FragmentEntry, names: Collection[str]) -> int:
+    """Returns the decoded bytes of the columns of a fragment that have these stored names."""
+    raw = [sizes.raw for name, sizes in entry.columns.items() if name in names]
+    return min(entry.raw_bytes, sum(max(size, _VALUE_BYTES * entry.rows) for size in raw))
 
 
 def _weighed(

@@ -24,6 +24,18 @@ class Extra(StrEnum):
 
 
 @contextmanager
+def needing(engine: str, what: str, package: str) -> Iterator[None]:
+    """Lets a block import an engine that is in no extra. Raises `UsageError` if it is not installed.
+
+    what: subject of the message. package: what pip installs.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(f"{what} needs {engine} ({error}): pip install {package}") from None
+
+
+@contextmanager
 def required(extra: Extra, what: str, otherwise: str = "") -> Iterator[None]:
     """Lets a block import packages of an extra. Raises `UsageError` if one is not installed.
 

@@ -304,8 +304,7 @@ def _meaning(history: History) -> tuple[Snapshot | None, Meaning]:
         raise
     except (DataError, StoreError) as error:
         return None, Meaning(error=str(error))
-    rows = sum(entry.live_rows for entry in snapshot.fragments.all())
-    return snapshot, Meaning(snapshot.version, len(snapshot.fragments), rows)
+    return snapshot, Meaning(snapshot.version, len(snapshot.fragments), snapshot.live_rows)
 
 
 class _Without:

@@ -136,6 +136,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.metadata
 
     @property
+    def live_rows(self) -> int:
+        """Number of stored rows that are not deleted, before the row policy merges rows of equal key."""
+        return sum(entry.live_rows for entry in self.fragments.all())
+
+    @property
     def properties(self) -> Properties:
         """The table's properties; none without a table."""
         return () if self.metadata is None else self.metadata.properties

@@ -99,8 +99,8 @@ def restore_version(
         fragments_added=len(changes.adds),
         fragments_removed=len(changes.removes),
         columns_changed=changes.metadata is not None,
-        rows_before=_rows(last),
-        rows=_rows(target),
+        rows_before=last.live_rows,
+        rows=target.live_rows,
     )
 
 
@@ -151,10 +151,6 @@ def _with_settings_of(latest: TableMetadata, table: TableMetadata) -> TableMetad
     if windows is not None and latest.windows is not None:
         windows = dataclasses.replace(windows, retention_seconds=latest.windows.retention_seconds)
     return replace(table, windows=windows, properties=latest.properties)
-
-
-def _rows(snapshot: Snapshot) -> int:
-    return sum(entry.live_rows for entry in snapshot.fragments.all())
 
 
 # --- what stands between ---

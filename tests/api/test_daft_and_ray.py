@@ -3,7 +3,6 @@ they need."""
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import sys
@@ -30,7 +29,9 @@ from tests.api.test_other_engines import (
     conditions,
     expected,
     table,
+    with_operators,
 )
+from tests.support.oracle import ordered_rows
 from tests.support.wording import refuses
 
 __all__ = ["table"]  # the fixture
@@ -44,6 +45,10 @@ from ray.data.expressions import lit as ray_lit  # noqa: E402
 
 
 def with_daft(condition: Condition) -> Any:
+    return with_operators(condition, _simple_with_daft)
+
+
+def _simple_with_daft(condition: Condition) -> Any:
     match condition:
         case "compare", name, operator, value:
             return COMPARISONS[operator](daft_col(name), daft_lit(value))
@@ -55,49 +60,34 @@ def with_daft(condition: Condition) -> Any:
             return daft_col(name).is_in(values)
         case "begins", text:
             return daft_col("text").startswith(text)
-        case "and", left, right:
-            return with_daft(left) & with_daft(right)
-        case "or", left, right:
-            return with_daft(left) | with_daft(right)
-        case _, inner:
-            return ~with_daft(inner)
     raise AssertionError(condition)
 
 
 def with_ray(condition: Condition) -> Any:
+    return with_operators(condition, _simple_with_ray)
+
+
+def _simple_with_ray(condition: Condition) -> Any:
     match condition:
         case "compare", name, operator, value:
             return COMPARISONS[operator](ray_col(name), ray_lit(value))
         case "null", name:
             return ray_col(name).is_null()
-        case "and", left, right:
-            return with_ray(left) & with_ray(right)
-        case "or", left, right:
-            return with_ray(left) | with_ray(right)
-        case _, inner:
-            return ~with_ray(inner)
     raise AssertionError(condition)
 
 
 def same(found: pa.Table, wanted: pa.Table) -> bool:
     """Whether two tables have the same rows in any order; NaN equals itself."""
-
-    def rows(given: pa.Table) -> list[dict[str, Any]]:
-        ordered = given.select(SCHEMA.names).cast(SCHEMA).sort_by("id").to_pylist()
-        is_nan = lambda value: isinstance(value, float) and math.isnan(value)  # noqa: E731
-        return [{n: "NaN" if is_nan(v) else v for n, v in row.items()} for row in ordered]
-
-    return rows(found) == rows(wanted)
-
-
-def ids(rows: list[int]) -> list[int]:
-    return sorted(rows)
+    ours, theirs = (
+        ordered_rows(given.select(SCHEMA.names).cast(SCHEMA), "id") for given in (found, wanted)
+    )
+    return ours == theirs
 
 
 def of_daft(frame: Any, filter: Any) -> list[int]:
     """Returns the ids of rows. Passes over the rare conditions at which Daft's own optimizer panics."""
     try:
-        return ids(frame.where(filter).select("id").to_pydict()["id"])
+        return sorted(frame.where(filter).select("id").to_pydict()["id"])
     except BaseException as error:
         if type(error).__name__ == "PanicException":
             reject()
@@ -141,8 +131,7 @@ def test_daft_keeps_its_own_rows_where_its_comparisons_are_not_ours(tmp_path: Pa
         col("inner")["a"] == 1,
         col("inner")["a"].is_null(),
     ):
-        wanted = plain.where(condition).select("id").to_pydict()["id"]
-        assert ids(frame.where(condition).select("id").to_pydict()["id"]) == ids(wanted), condition
+        assert of_daft(frame, condition) == of_daft(plain, condition), condition
 
 
 def test_daft_reads_all_columns_some_rows_and_counts(table: Table) -> None:
@@ -162,7 +151,7 @@ def test_tasks_leave_out_what_an_engine_does_not_want(table: Table) -> None:
         [batch for rows in pickle.loads(pickle.dumps(few)) for batch in rows.batches()]
     )
     assert found.column_names == ["id", "n"]
-    assert ids(found["id"].to_pylist()) == [id for id in range(60) if id % 7 != 3]
+    assert sorted(found["id"].to_pylist()) == [id for id in range(60) if id % 7 != 3]
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +189,7 @@ def test_ray_keeps_the_rows_that_it_keeps_of_arrow(table: Table, condition: Cond
     filter = with_ray(condition)
     wanted = ray.data.from_arrow(expected()).filter(expr=filter)
     found = table.to_ray().filter(expr=filter)
-    assert ids([row["id"] for row in found.select_columns(["id"]).take_all()]) == ids(
+    assert sorted([row["id"] for row in found.select_columns(["id"]).take_all()]) == sorted(
         [row["id"] for row in wanted.take_all()]
     )
     assert found.count() == wanted.count()

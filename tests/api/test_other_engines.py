@@ -125,7 +125,23 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
 )
 
 
+def with_operators(condition: Condition, of_simple: Callable[[Condition], Any]) -> Any:
+    """Joins expressions by Python's operators, as most engines do. of_simple: makes those of the parts."""
+    match condition:
+        case "and", left, right:
+            return with_operators(left, of_simple) & with_operators(right, of_simple)
+        case "or", left, right:
+            return with_operators(left, of_simple) | with_operators(right, of_simple)
+        case "not", inner:
+            return ~with_operators(inner, of_simple)
+    return of_simple(condition)
+
+
 def with_arrow(condition: Condition) -> pc.Expression:
+    return with_operators(condition, _simple_with_arrow)
+
+
+def _simple_with_arrow(condition: Condition) -> pc.Expression:
     match condition:
         case "compare", name, operator, value:
             return COMPARISONS[operator](ds.field(name), pa.scalar(value, SCHEMA.field(name).type))
@@ -137,16 +153,15 @@ def with_arrow(condition: Condition) -> pc.Expression:
             return ds.field(name).isin(pa.array(values, SCHEMA.field(name).type))
         case "begins", text:
             return pc.starts_with(ds.field("text"), text)
-        case "and", left, right:
-            return with_arrow(left) & with_arrow(right)
-        case "or", left, right:
-            return with_arrow(left) | with_arrow(right)
-        case _, inner:
-            return ~with_arrow(inner)
     raise AssertionError(condition)
 
 
 def with_polars(condition: Condition) -> pl.Expr:
+    expression: pl.Expr = with_operators(condition, _simple_with_polars)
+    return expression
+
+
+def _simple_with_polars(condition: Condition) -> pl.Expr:
     match condition:
         case "compare", name, operator, value:
             dtype = pl.Float32 if name == "f" else None
@@ -160,12 +175,6 @@ def with_polars(condition: Condition) -> pl.Expr:
             return pl.col(name).is_in(values)
         case "begins", text:
             return pl.col("text").str.starts_with(text)
-        case "and", left, right:
-            return with_polars(left) & with_polars(right)
-        case "or", left, right:
-            return with_polars(left) | with_polars(right)
-        case _, inner:
-            return ~with_polars(inner)
     raise AssertionError(condition)
 
 

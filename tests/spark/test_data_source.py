@@ -27,6 +27,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import vacuum
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
+from tests.support.oracle import ordered_rows
 from tests.support.s3_server import S3Server
 from tests.support.samples import SAMPLES
 from tests.support.wording import says
@@ -64,11 +65,9 @@ def loaded(spark: SparkSession, url: str, **options: str) -> DataFrame:
 
 
 def sorted_rows(rows: Any, key: str = "n") -> list[dict[str, Any]]:
-    """Of a table of Arrow or a DataFrame; NaN as text, since it equals nothing."""
+    """Of a table of Arrow or a DataFrame."""
     table = rows.toArrow() if isinstance(rows, DataFrame) else rows
-    found = table.sort_by(key).to_pylist()
-    is_nan = lambda value: isinstance(value, float) and math.isnan(value)  # noqa: E731
-    return [{name: "NaN" if is_nan(v) else v for name, v in row.items()} for row in found]
+    return ordered_rows(table, key)
 
 
 def last_line(error: PySparkException) -> str:

@@ -33,7 +33,7 @@ def test_what_tasks_make_is_not_kept(spark: Any) -> None:
     with ExitStack() as stack:
         jobs = Jobs(spark, SparkOptions(), 1 << 20, 8, stack)
 
-        def counts(number: int) -> list[int]:
+        def counts() -> list[int]:
             some = [{"n": n} for n in range(2_000)]
 
             def task(piece: int, depth: int = 0) -> TaskOutput:
@@ -45,7 +45,7 @@ def test_what_tasks_make_is_not_kept(spark: Any) -> None:
             done = jobs.run_pieces(2, task)
             return [said["frozen"] for said in done.summaries.values()]
 
-        found = [max(counts(number)) for number in range(6)]
+        found = [max(counts()) for _ in range(6)]
     assert found[-1] <= found[2] + 1_000
 
 

@@ -59,3 +59,10 @@ def assert_sorted(table: pa.Table, sort: SortSchema) -> None:
     keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
     for previous, current in itertools.pairwise(keys):
         assert compare_keys(previous, current, sort) <= 0, (previous, current)
+
+
+def ordered_rows(table: pa.Table, key: str) -> list[dict[str, Any]]:
+    """Returns the rows by a key; NaN as text, since it equals nothing."""
+    is_nan = lambda value: isinstance(value, float) and math.isnan(value)  # noqa: E731
+    rows = table.sort_by(key).to_pylist()
+    return [{name: "NaN" if is_nan(v) else v for name, v in row.items()} for row in rows]

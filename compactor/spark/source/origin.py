@@ -44,17 +44,9 @@ def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
     loaded = plain_dict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
-            StructField(
-                field.name,
-                field.dataType,
-                field.nullable,
-                {
-                    **(field.metadata or {}),
-                    _KEY: {"stored": snapshot.table.stored_name(field.name), **loaded},
-                }
-                if field.name in shown
-                else field.metadata,
-            )
+            _noted(field, _KEY, {"stored": snapshot.table.stored_name(field.name), **loaded})
+            if field.name in shown
+            else field
             for field in schema
         ]
     )
@@ -80,10 +72,8 @@ def with_rows(schema: StructType, snapshot: Snapshot) -> StructType:
     policy merges rows."""
     if snapshot.table.rows.merges or not len(schema):
         return schema
-    rows = sum(entry.live_rows for entry in snapshot.fragments.all())
     first, *others = schema.fields
-    noted = {**(first.metadata or {}), _ROWS: rows}
-    return StructType([StructField(first.name, first.dataType, first.nullable, noted), *others])
+    return StructType([_noted(first, _ROWS, snapshot.live_rows), *others])
 
 
 def rows_of(schema: StructType) -> int | None:
@@ -94,3 +84,8 @@ def rows_of(schema: StructType) -> int | None:
             return rows
         case _:
             return None
+
+
+def _noted(field: StructField, key: str, value: object) -> StructField:
+    metadata = {**(field.metadata or {}), key: value}
+    return StructField(field.name, field.dataType, field.nullable, metadata)

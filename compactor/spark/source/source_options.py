@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from compactor.common.clock import SystemClock
 from compactor.errors import UsageError
+from compactor.read.scan_tasks import TASK_BYTES
 from compactor.settings import units
 from compactor.settings.fields import TASK_MEMORY_BYTES, Bytes, names
 from compactor.settings.model import Settings
@@ -60,7 +61,7 @@ class ReadOptions(Settings):
     )
     where: str | None = None
     nanoseconds: Literal["error", "cut"] = "error"
-    task_bytes: Bytes = Field(default=128 << 20, ge=1)
+    task_bytes: Bytes = Field(default=TASK_BYTES, ge=1)
     """Approximate decoded input of a task, where fragments can be split."""
     min_tasks: int = Field(default=1, ge=1, le=100_000)
     """Divides few rows among so many tasks, if they can be divided."""
