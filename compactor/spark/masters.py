@@ -22,6 +22,11 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def is_local(master: str | None) -> bool:
+    """Returns whether Spark's driver and all tasks run on this machine."""
+    return master is not None and master.startswith("local")
+
+
 def lacking() -> str | None:
     """Returns why Spark can't start on this machine, as far as can be seen at once; None if it can."""
     if importlib.util.find_spec("pyspark") is None:

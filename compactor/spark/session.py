@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from compactor.errors import JobError, UsageError
 from compactor.resources.scratch import ScratchFolder
-from compactor.spark.masters import check_installed, check_master, is_submitted
+from compactor.spark.masters import check_installed, check_master, is_local, is_submitted
 from compactor.spark.starting import starting_jvm
 from compactor.stores.open import open_store
 from compactor.stores.parts import remove_parts
@@ -94,11 +94,6 @@ def open_session(master: str | None) -> SparkSession:
                 f"Spark did not start on master {master!r}: {first_cause(error)}"
             ) from error
         raise
-
-
-def is_local(master: str | None) -> bool:
-    """Returns whether Spark's driver and all tasks run on this machine."""
-    return master is not None and master.startswith("local")
 
 
 def is_lost(spark: SparkSession) -> bool:

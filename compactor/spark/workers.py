@@ -1,10 +1,20 @@
-"""What runs in Spark's Python workers: the cores of a task, and the objects that a worker keeps."""
+"""What runs in Spark's Python workers: their Python, a task's cores, the objects that a worker keeps."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
 
 from compactor.common.garbage import freeze_for_good
+from compactor.spark.masters import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _frozen_with = 0
 """Number of modules when the worker's objects were last frozen."""
@@ -36,3 +46,23 @@ def task_cores() -> int:
 
     context = TaskContext.get()
     return 1 if context is None else context.cpus()
+
+
+@contextmanager
+def registered_with_this_python(spark: SparkSession) -> Iterator[None]:
+    """What is registered within runs in this process's Python if Spark is local and nobody named another.
+
+    PySpark would take the first `python3` on PATH, which need not have this package.
+    """
+    try:
+        context = spark.sparkContext
+    except PySparkException:
+        yield  # a remote session
+        return
+    named = context.pythonExec
+    if "PYSPARK_PYTHON" not in os.environ and is_local(context.master):
+        context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = named

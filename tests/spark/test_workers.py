@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
+from compactor import Table
 from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle.jobs import Jobs
 from compactor.spark.shuffle.task import TaskOutput, TaskSummary
@@ -53,3 +59,39 @@ def test_the_collector_of_a_process_that_runs_no_task_stays_as_it_is() -> None:
     before = gc.get_freeze_count()
     freeze_worker()
     assert gc.get_freeze_count() == before
+
+
+_PROGRAM: Final = """
+import sys
+from pyspark.sql import SparkSession
+from compactor.spark import table
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = table(spark, sys.argv[1])
+print("read", sorted(row.n for row in rows.where("n >= 2").collect()))
+rows.write.format("fragments").mode("append").save(sys.argv[1])
+spark.sql(f"SELECT * FROM fragments_restore('{sys.argv[1]}', version => 1)").collect()
+print("kept", table(spark, sys.argv[1]).count())
+"""
+
+
+@pytest.mark.long
+def test_a_local_session_runs_the_source_in_the_python_of_the_program(tmp_path: Path) -> None:
+    """Not in the first python3 on PATH, as PySpark would."""
+    Table.create(tmp_path / "table", pa.table({"n": [1, 2, 3]}), sort_by="n")
+    other = tmp_path / "bin/python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho another Python >&2\nexit 1\n")
+    other.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment["PATH"] = f"{other.parent}{os.pathsep}{environment['PATH']}"
+    run = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(tmp_path / "table")],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=environment,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ["read [2, 3]", "kept 3"]

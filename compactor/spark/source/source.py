@@ -39,7 +39,7 @@ from compactor.spark.source.read import (
 )
 from compactor.spark.source.source_options import CallOptions
 from compactor.spark.source.write import BatchWriter, StreamWriter
-from compactor.spark.workers import freeze_worker
+from compactor.spark.workers import freeze_worker, registered_with_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,9 @@ def register(spark: SparkSession) -> None:
     """Registers the format `fragments` with a session, for `read`, `write`, `writeStream` and SQL's USING;
     and the functions of `compactor.spark.procedures`. Once for each session: Spark warns of others."""
     if spark not in _REGISTERED:
-        spark.dataSource.register(FragmentsDataSource)
-        register_procedures(spark)
+        with registered_with_this_python(spark):
+            spark.dataSource.register(FragmentsDataSource)
+            register_procedures(spark)
         _REGISTERED.add(spark)
 
 
