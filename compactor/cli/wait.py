@@ -10,7 +10,7 @@ from compactor.cli.backlog_text import backlog_lines, backlog_text
 from compactor.cli.display import status
 from compactor.cli.output import echo_json, echo_line
 from compactor.cli.properties import say_overrides
-from compactor.cli.setting_options import chosen, setting_options
+from compactor.cli.setting_options import chosen, setting_option, setting_options
 from compactor.cli.shared_options import duration_seconds, version_or_time
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import log_options
@@ -61,6 +61,7 @@ if the time is over."""
     help="How often to look.",
 )
 @setting_options(Policy, without=OF_WRITERS)
+@setting_option(CompactionSettings, "memory_limit_bytes")
 @log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 def wait_command(
@@ -72,10 +73,12 @@ def wait_command(
     **options: Any,
 ) -> None:
     """Wait until what came into TABLE is compacted, and say what is due, runs and waits."""
-    settings = DriverSettings(policy=chosen(Policy, options), compaction=CompactionSettings())
+    settings = DriverSettings(
+        policy=chosen(Policy, options), compaction=chosen(CompactionSettings, options)
+    )
     driver = Driver(open_log(table), settings)
     snapshot = driver.log.current()
-    say_overrides(snapshot.properties, settings.policy)
+    say_overrides(snapshot.properties, settings.policy, settings.compaction)
     wanted = snapshot.version if through is None else _version_of(through, driver.log)
     clock = SystemClock()
     began = clock.now_unix_ms()

@@ -33,7 +33,8 @@ from compactor.compaction.prepared import prepare_merge
 from compactor.errors import CompactorError
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult
-from compactor.resources.resident import peak_resident_bytes, reset_peak
+from compactor.resources.resident import peak_resident_bytes, reset_peak, resident_bytes
+from compactor.resources.trimmer import trim
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.fold import FoldError
 from compactor.stores.base import Store, Upload
@@ -91,6 +92,9 @@ class _Attempt:
         self._started_unix_ms = time.time_ns() // 1_000_000
         self._started = time.monotonic()
         self._cpu_began = time.process_time()
+        # What earlier work has freed would hide how much this merge takes.
+        trim()
+        self._start_rss_bytes = resident_bytes()
         reset_peak()
         self.attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
         self._opened = 0
@@ -135,6 +139,7 @@ class _Attempt:
             resumed_gets=metrics.resumed_gets,
             restarts=result.restarts,
             replayed_inputs=result.replayed_inputs,
+            start_rss_bytes=self._start_rss_bytes,
             peak_rss_bytes=peak_resident_bytes(),
             peak_charged_bytes=result.peak_bytes,
             spilled_bytes=result.spilled_bytes,

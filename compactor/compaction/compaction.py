@@ -93,6 +93,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     """Second passes, made because row groups had to be divided."""
     replayed_inputs: int
     """Inputs that a second pass read from local disk instead of by a second GET."""
+    start_rss_bytes: int
+    """The resident set of the process when the attempt began; 0 where the system tells none."""
     peak_rss_bytes: int
     """The largest resident set of the process meanwhile; since it began where the system tells no other."""
     peak_charged_bytes: int

@@ -32,6 +32,7 @@ from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.owner import is_gone, this_owner
 from compactor.compaction.record import compaction_record
 from compactor.errors import CompactorError, StoreUnreachableError, UnknownOutcomeError
+from compactor.planner.cost_model import BASE_BYTES
 from compactor.planner.estimate import Estimate, estimate
 from compactor.planner.plan import plan_compactions
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
@@ -231,10 +232,17 @@ class Driver:
 
     # --- decide ---
 
-    def decide(self, most: int, *, beside: int = 0) -> list[Compaction]:
+    def decide(
+        self,
+        most: int,
+        *,
+        beside: int = 0,
+        start_rss_bytes: Callable[[], int] = lambda: BASE_BYTES,
+    ) -> list[Compaction]:
         """Commits what takes no work, and leases compactions. Returns those leased; [] if none is due.
 
         most: the most compactions to lease. beside: compactions of other tables that the same worker runs.
+        start_rss_bytes: returns the resident set with which a compaction begins, for predictions.
         """
         self.waits_for_quiet, self.left_bytes = False, ()
         snapshot = self._log.current()
@@ -260,9 +268,10 @@ class Driver:
             except UnknownOutcomeError:
                 self._unanswered.update(compaction.compaction_id for compaction in decided)
                 raise
+        base_bytes = start_rss_bytes() if decided else 0
         for compaction in decided:
             inputs, settings = compaction.spec.inputs, compaction.settings
-            predicted = estimate(inputs, settings, self._log.latest)
+            predicted = estimate(inputs, settings, self._log.latest, base_bytes)
             self._running[compaction.compaction_id] = compaction, predicted
         if decided:
             begun = {entry.key for compaction in decided for entry in compaction.spec.inputs}

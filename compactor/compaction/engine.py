@@ -8,6 +8,9 @@ from typing import Protocol
 
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome, failed
+from compactor.planner.cost_model import BASE_BYTES
+from compactor.resources.resident import resident_bytes
+from compactor.resources.trimmer import trim
 
 
 class Engine(Protocol):
@@ -16,6 +19,10 @@ class Engine(Protocol):
     @property
     def slots(self) -> int:
         """The number of compactions worth submitting at a time."""
+        ...
+
+    def start_rss_bytes(self) -> int:
+        """Returns the resident set with which the process of the next compaction will begin."""
         ...
 
     def submit(self, compaction: Compaction) -> None: ...
@@ -40,6 +47,10 @@ class InProcessEngine:
     def __init__(self, run: Callable[[Compaction], Outcome] = run_compaction) -> None:
         self._run = run
         self._queue: deque[Compaction] = deque()
+
+    def start_rss_bytes(self) -> int:
+        trim()  # as a compaction does before it begins
+        return resident_bytes() or BASE_BYTES
 
     def submit(self, compaction: Compaction) -> None:
         self._queue.append(compaction)

@@ -32,7 +32,7 @@ def compaction_record(
         predicted_seconds=round(predicted.task_seconds.likely, _DIGITS),
         predicted_memory_bytes=round(predicted.resident_bytes.likely),
         model_cpu_seconds=cost.cpu_seconds,
-        model_rss_bytes=cost.resident_bytes,
+        model_grown_bytes=cost.grown_bytes,
         live_rows=cost.live_rows,
         fresh_bytes=cost.fresh_bytes,
         settled_bytes=cost.settled_bytes,
@@ -56,6 +56,7 @@ def _with_figures(record: CompactionRecord, report: AttemptReport) -> Compaction
             if round(seconds, _DIGITS)
         },
         peak_charged_bytes=report.peak_charged_bytes,
+        start_rss_bytes=report.start_rss_bytes,
         peak_rss_bytes=report.peak_rss_bytes,
         gets=report.gets,
         puts=report.puts,

@@ -227,7 +227,9 @@ class Worker:
         beside = sum(each.in_engine for each in others)
         if self._quiet_for() not in (None, table):
             most = 0
-        compactions = table.driver.decide(most, beside=beside)
+        compactions = table.driver.decide(
+            most, beside=beside, start_rss_bytes=self._engine.start_rss_bytes
+        )
         table.failures = 0  # reset here: a commit without outcomes makes no request
         for compaction in compactions:
             self._engine.submit(compaction)

@@ -27,7 +27,7 @@ _CELL_SECONDS: Final = 29e-9
 _RAW_BYTE_SECONDS: Final = 11.3e-9
 """CPU time of a decoded byte."""
 BASE_BYTES: Final = 92 * _MIB
-"""Resident memory of a process with its libraries, before it reads anything."""
+"""Resident memory of a process with its libraries when a compaction begins."""
 _START_BYTES: Final = 12 * _MIB
 """Resident memory of a merge, whatever it merges."""
 _ROW_BYTES: Final = 23
@@ -42,8 +42,8 @@ class ModelledCost(Struct, frozen=True, kw_only=True):
     """The cost of a merge by the model alone, and the sizes that predictions need besides."""
 
     cpu_seconds: float
-    resident_bytes: int
-    """Peak of the resident set of the whole process."""
+    grown_bytes: int
+    """How far the resident set of the process grows until its peak."""
     live_rows: int
     fresh_bytes: int
     """Stored bytes of the live rows of inputs that no compaction has written yet; they change their size."""
@@ -64,7 +64,7 @@ def modelled_cost(
     outputs = output_count(rows, size_bytes, settings.target_fragment_bytes)
     return ModelledCost(
         cpu_seconds=_cpu_seconds(inputs),
-        resident_bytes=_resident_bytes(inputs, metadata, settings),
+        grown_bytes=_grown_bytes(inputs, metadata, settings),
         live_rows=sum(entry.live_rows for entry in inputs),
         fresh_bytes=fresh_bytes,
         settled_bytes=live_bytes - fresh_bytes + outputs * around_bytes,
@@ -83,7 +83,7 @@ def _cpu_seconds(inputs: Sequence[FragmentEntry]) -> float:
     )
 
 
-def _resident_bytes(
+def _grown_bytes(
     inputs: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
 ) -> int:
     shape = merge_shape(inputs, metadata)
@@ -94,7 +94,7 @@ def _resident_bytes(
         + _CHUNK_COPIES * shape.run_chunk_bytes
         + _AHEAD_SHARE * ahead
     )
-    return BASE_BYTES + min(settings.memory_limit_bytes, round(grows))
+    return min(settings.memory_limit_bytes, round(grows))
 
 
 def _column_bytes(entry: FragmentEntry) -> int:

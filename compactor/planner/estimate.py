@@ -45,9 +45,15 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 def estimate(
-    inputs: Sequence[FragmentEntry], settings: CompactionSettings, snapshot: Snapshot
+    inputs: Sequence[FragmentEntry],
+    settings: CompactionSettings,
+    snapshot: Snapshot,
+    base_bytes: int = BASE_BYTES,
 ) -> Estimate:
-    """Estimates by the statistics of the inputs, and by what the table's compactions cost so far."""
+    """Estimates by the statistics of the inputs, and by what the table's compactions cost so far.
+
+    base_bytes: the resident set of the process when the compaction begins.
+    """
     table = snapshot.table
     cost = modelled_cost(inputs, table, settings)
     experience = Experience.of(snapshot.measured, cost)
@@ -65,7 +71,7 @@ def estimate(
         if table.rows.merges
         else experience.bytes_out(cost),
         resident_bytes=experience.resident_bytes(
-            cost, BASE_BYTES + min(settings.memory_limit_bytes, bound)
+            cost, base_bytes, min(settings.memory_limit_bytes, bound)
         ),
         cpu_seconds=experience.cpu_seconds(cost),
         task_seconds=experience.seconds(cost),

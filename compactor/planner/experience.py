@@ -59,15 +59,24 @@ class Experience(Struct, frozen=True):
         cpu_seconds = self.cpu_seconds(cost)
         return cpu_seconds * Spread.of(slowness) if slowness else cpu_seconds
 
-    def resident_bytes(self, cost: ModelledCost, bound_bytes: int) -> Spread:
-        """Returns the peak of the resident set. bound_bytes: what it can't exceed by the plan."""
-        errors = [r.peak_rss_bytes - r.model_rss_bytes for r in self.nearest if r.peak_rss_bytes]
-        likely = cost.resident_bytes
+    def resident_bytes(self, cost: ModelledCost, base_bytes: int, bound_bytes: int) -> Spread:
+        """Returns the peak of the resident set.
+
+        base_bytes: of the process when the compaction begins. bound_bytes: by how much it can grow at most,
+        by the plan.
+        """
+        errors = [
+            r.peak_rss_bytes - r.start_rss_bytes - r.model_grown_bytes
+            for r in self.nearest
+            if r.start_rss_bytes
+        ]
+        likely = base_bytes + cost.grown_bytes
         if not errors:
-            return Spread(likely / 2, likely, max(bound_bytes, likely))
+            low = base_bytes + cost.grown_bytes / 2
+            return Spread(low, likely, max(base_bytes + bound_bytes, likely))
         found = Spread.of(errors)
         return Spread(
-            max(0.0, likely + found.low), max(0.0, likely + found.likely), likely + found.high
+            *(max(base_bytes, likely + error) for error in (found.low, found.likely, found.high))
         ).widened(self._margin(_ONE_MEMORY))
 
     def _margin(self, of_one: float) -> float:

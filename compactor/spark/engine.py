@@ -33,6 +33,8 @@ _SHARED_BYTES: Final = 64 << 20
 """Maximum decoded input of a shared job: about half a second of work."""
 _SHARED_COUNT: Final = 64
 """Maximum compactions of a shared job, because none commits before the job ends."""
+_WORKER_BYTES: Final = 150 << 20
+"""Resident memory of a Python worker with PySpark's modules, when a compaction begins."""
 
 
 class SparkEngine:
@@ -47,6 +49,9 @@ class SparkEngine:
         self._running: dict[Future[list[Outcome]], list[Compaction]] = {}
         self._cancels = 0
         self._is_lost = False
+
+    def start_rss_bytes(self) -> int:
+        return _WORKER_BYTES
 
     def submit(self, compaction: Compaction) -> None:
         """Queues a compaction. `wait` starts it, so that small ones can share a job."""

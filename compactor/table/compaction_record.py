@@ -49,14 +49,16 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     memory_limit_bytes: Natural = 0
     peak_charged_bytes: Natural = 0
     """Peak of the bytes charged to the memory limit."""
+    start_rss_bytes: Natural = 0
+    """The resident set of the process when the attempt began."""
     peak_rss_bytes: Natural = 0
     """The largest resident set of the process meanwhile."""
     predicted_memory_bytes: Natural = 0
     """The prediction for the largest resident set."""
     model_cpu_seconds: Seconds = 0.0
     """CPU time by the model alone (`compactor.planner.cost_model`), without what the table had taught."""
-    model_rss_bytes: Natural = 0
-    """The largest resident set by the model alone."""
+    model_grown_bytes: Natural = 0
+    """How far the resident set would grow by the model alone."""
     live_rows: Natural = 0
     """Rows of the inputs that were not deleted."""
     fresh_bytes: Natural = 0

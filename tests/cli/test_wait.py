@@ -63,6 +63,16 @@ def test_it_gives_up_after_its_time_and_says_what_is_due_and_why_that_waits(
     assert (found["compacted_through"], found["due_fragments"]) == (0, 2)
 
 
+def test_it_says_what_does_not_fit_in_the_memory_of_the_workers(cli: Cli, tmp_path: Path) -> None:
+    heavy = Table.create(tmp_path / "t", pa.table({"k": [1], "text": ["x" * 9_000_000]}), "k")
+    heavy.append(pa.table({"k": [2], "text": ["y" * 9_000_000]}))
+    call = ["wait", heavy.url, "--strategy", "full", "--timeout", "0"]
+    cli(*call, code=1)
+    assert "no worker compacts it" in cli.err
+    said = cli(*call, "--memory-limit", "16MiB", code=1)
+    assert "raise memory_limit_bytes to" in said
+
+
 def test_a_fragment_in_quarantine_holds_it_up(cli: Cli, table: Table) -> None:
     key = table.fragments()["key"][0].as_py()
     Path(table.url, key).unlink()

@@ -20,15 +20,20 @@ MIB = 1 << 20
 def cost(cpu_seconds: float = 1.0, *, fresh: int = 1000, settled: int = 0) -> ModelledCost:
     return ModelledCost(
         cpu_seconds=cpu_seconds,
-        resident_bytes=200 * MIB,
+        grown_bytes=100 * MIB,
         live_rows=100,
         fresh_bytes=fresh,
         settled_bytes=settled,
     )
 
 
-def record(ratio: float, *, model: float = 1.0, slowness: float = 2.0) -> CompactionRecord:
-    """Returns the record of a compaction that took `ratio` times the CPU time of the model."""
+def record(
+    ratio: float, *, model: float = 1.0, slowness: float = 2.0, start: int = 90
+) -> CompactionRecord:
+    """Returns the record of a compaction that took `ratio` times the CPU time of the model.
+
+    start: MiB of the process when it began.
+    """
     return CompactionRecord(
         compaction_id="c",
         inputs=4,
@@ -38,9 +43,10 @@ def record(ratio: float, *, model: float = 1.0, slowness: float = 2.0) -> Compac
         fresh_bytes=1000,
         seconds=model * ratio * slowness,
         cpu_seconds=model * ratio,
-        peak_rss_bytes=230 * MIB,
+        start_rss_bytes=start * MIB,
+        peak_rss_bytes=(start + 130) * MIB,
         model_cpu_seconds=model,
-        model_rss_bytes=200 * MIB,
+        model_grown_bytes=100 * MIB,
     )
 
 
@@ -58,9 +64,10 @@ records = st.lists(
         settled_bytes=numbers,
         seconds=times,
         cpu_seconds=times,
+        start_rss_bytes=numbers,
         peak_rss_bytes=numbers,
         model_cpu_seconds=times,
-        model_rss_bytes=numbers,
+        model_grown_bytes=numbers,
     ),
     max_size=8,
 )
@@ -75,7 +82,7 @@ def test_any_records_give_finite_figures_in_order(
     for spread in (
         experience.cpu_seconds(next_one),
         experience.seconds(next_one),
-        experience.resident_bytes(next_one, 500 * MIB),
+        experience.resident_bytes(next_one, 90 * MIB, 500 * MIB),
     ):
         assert 0 <= spread.low <= spread.likely <= spread.high < math.inf
     assert experience.bytes_out(next_one) >= 0
@@ -89,7 +96,7 @@ def test_a_table_whose_compactions_are_alike_costs_the_same_again(
     experience = Experience.of([record(ratio, slowness=slowness)] * count, cost())
     assert experience.cpu_seconds(cost()).likely == pytest.approx(ratio)
     assert experience.seconds(cost()).likely == pytest.approx(ratio * slowness)
-    assert experience.resident_bytes(cost(), 500 * MIB).likely == pytest.approx(230 * MIB)
+    assert experience.resident_bytes(cost(), 90 * MIB, 500 * MIB).likely == pytest.approx(220 * MIB)
     assert experience.bytes_out(cost()) == 900
     assert experience.bytes_out(cost(fresh=500, settled=400)) == 400 + 450
 
@@ -98,8 +105,16 @@ def test_without_records_the_model_is_said_to_be_uncertain() -> None:
     experience = Experience.of([], cost())
     found = experience.seconds(cost())
     assert found.high / found.low > 10
-    assert experience.resident_bytes(cost(), 700 * MIB).high == 700 * MIB
+    assert experience.resident_bytes(cost(), 90 * MIB, 700 * MIB).high == 790 * MIB
     assert experience.bytes_out(cost(fresh=10, settled=20)) == 30
+
+
+@pytest.mark.parametrize("base", [90, 800])
+def test_what_else_a_process_holds_is_not_taken_for_a_compactions(base: int) -> None:
+    """Neither that of the process that compacted, nor that of the one that will."""
+    records = [record(1.0, start=start) for start in (90, 1_500, 400)]
+    predicted = Experience.of(records, cost()).resident_bytes(cost(), base * MIB, 500 * MIB)
+    assert predicted.likely == (base + 130) * MIB
 
 
 def test_compactions_of_similar_size_are_learned_from() -> None:

@@ -533,6 +533,9 @@ class Engine:
         self._waiting: list[Compaction] = []
         self._is_lost = False
 
+    def start_rss_bytes(self) -> int:
+        return 0
+
     def submit(self, compaction: Compaction) -> None:
         self._waiting.append(compaction)
 
