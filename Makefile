@@ -4,7 +4,7 @@ BIN := .venv/bin
 RESULTS ?= bench/results
 export RESULTS
 .DEFAULT_GOAL := help
-.PHONY: help setup environment java promtool azurite chromium kubectl lock demo quick test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
+.PHONY: help setup environment java promtool azurite ministack chromium kubectl lock demo quick test test-rest test-all wording test-long lint audit docs wheel bench figures peers scaling sizes small-jobs startup micro workload clean distclean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ promtool: environment
 
 azurite: environment
 	@sh deploy/setup/azurite.sh
+
+ministack: environment
+	@sh deploy/setup/ministack.sh
 
 chromium:
 	@sh deploy/setup/chromium.sh
@@ -47,7 +50,7 @@ quick:  ## run a few tests of each room (tests/quick.txt) in under 15 s, without
 test: setup  ## daily tests: one Spark job, no browser, wheel or long loop (TESTS="-k name" selects)
 	$(PYTEST) -m "$(DAILY)" $(TESTS)
 
-test-rest: setup promtool azurite chromium kubectl  ## all other tests: Spark, browser, manifests, wheel, long loops
+test-rest: setup promtool azurite ministack chromium kubectl  ## all other tests: Spark, browser, manifests, wheel, long loops
 	$(PYTEST) -m "not ($(DAILY))" $(TESTS)
 
 test-all: test test-rest  ## all tests
@@ -55,7 +58,7 @@ test-all: test test-rest  ## all tests
 wording: setup  ## rewrite the error messages in tests/wording (TESTS="tests/cli" adds those of new tests)
 	$(BIN)/python -m pytest --write-wording $(TESTS)
 
-test-long: setup promtool azurite chromium kubectl  ## new examples for properties, 50,000 generated tables, 500,000 conditions, 10,000 graphs, 10,500 histories of entity merges, a million fuzzed inputs, crashes, 100,000 simulations
+test-long: setup promtool azurite ministack chromium kubectl  ## new examples for properties, 50,000 generated tables, 500,000 conditions, 10,000 graphs, 10,500 histories of entity merges, a million fuzzed inputs, crashes, 100,000 simulations
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from tests.support.azurite import azure_environment, azurite, create_container, program
 from tests.support.gcs_server import GcsServer, gcs_environment
+from tests.support.ministack import INSTALLED, create_bucket, ministack
 from tests.support.parameter_ids import words_for
 from tests.support.s3_server import S3Server
 from tests.support.wording import Wording
@@ -80,6 +81,24 @@ def azure_endpoint() -> Iterator[str]:
 @pytest.fixture
 def azure_container(azure_endpoint: str) -> str:
     return create_container(azure_endpoint, f"bucket-{next(_buckets)}")
+
+
+@pytest.fixture(scope="session")
+def ministack_endpoint() -> Iterator[str]:
+    """An S3 server that is not moto."""
+    if not INSTALLED.exists():
+        pytest.skip("no ministack: sh deploy/setup/ministack.sh")
+    with ministack() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def ministack_bucket(
+    s3_server: S3Server, ministack_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A fresh bucket; this test's S3 is ministack, with the credentials of the other server."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ministack_endpoint)
+    return create_bucket(ministack_endpoint, f"bucket-{next(_buckets)}")
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -39,6 +39,7 @@ STORES = [
     "obstore",
     "gcs",
     pytest.param("azurite", marks=pytest.mark.program),
+    pytest.param("ministack", marks=pytest.mark.program),
 ]
 
 
@@ -54,6 +55,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
     elif request.param == "azurite":
         yield open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
+    elif request.param == "ministack":
+        yield S3Store(request.getfixturevalue("ministack_bucket"), "a prefix/ü")
     elif request.param == "metered":
         yield MeteredStore(LocalStore(tmp_path / "root"), StoreMetrics())
     else:
@@ -370,7 +373,10 @@ def test_no_token_leads_out_of_the_folder_of_unfinished_files(tmp_path: Path) ->
     assert (tmp_path / "precious").exists()
 
 
-@pytest.fixture(params=["local", "s3", "gcs", pytest.param("azurite", marks=pytest.mark.program)])
+FOLDERS = [store for store in STORES if store not in ("metered", "memory", "obstore")]
+
+
+@pytest.fixture(params=FOLDERS)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     if request.param == "local":
         return LocalStore(tmp_path / "root")
@@ -378,6 +384,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
         return open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
     if request.param == "azurite":
         return open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
+    if request.param == "ministack":
+        return S3Store(request.getfixturevalue("ministack_bucket"), "a prefix/ü")
     return S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
 
 

@@ -6,18 +6,16 @@ import base64
 import hashlib
 import hmac
 import shutil
-import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
 
 import pytest
+
+from tests.support.emulators import emulator
 
 ACCOUNT: Final = "devstoreaccount1"
 KEY: Final = (
@@ -26,7 +24,6 @@ KEY: Final = (
 """Published by Microsoft for every Azurite."""
 _INSTALLED: Final = Path(__file__).parents[2] / ".venv/azurite/node_modules/.bin/azurite-blob"
 _API: Final = "2021-08-06"
-_START_SECONDS: Final = 60.0
 
 
 def program() -> str | None:
@@ -36,26 +33,16 @@ def program() -> str | None:
 
 @contextmanager
 def azurite() -> Iterator[str]:
-    """Yields the endpoint of a new, empty account in memory; stops the emulator at the end."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    command = [
-        str(program()),
-        "--inMemoryPersistence",
-        "--blobHost",
-        "127.0.0.1",
-        "--blobPort",
-        str(port),
-    ]
-    # obstore may ask for a newer version of the interface than the emulator knows.
-    command += ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _wait_until_listening(server, port)
-        yield f"http://127.0.0.1:{port}/{ACCOUNT}"
-    finally:
-        server.terminate()
-        server.wait(30)
+    """Yields the endpoint of a new, empty account in memory."""
+
+    def command(port: str) -> list[str]:
+        host = ["--blobHost", "127.0.0.1", "--blobPort", port]
+        # obstore may ask for a newer version of the interface than the emulator knows.
+        quietly = ["--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+        return [str(program()), "--inMemoryPersistence", *host, *quietly]
+
+    with emulator(command) as address:
+        yield f"{address}/{ACCOUNT}"
 
 
 def azure_environment(endpoint: str, environment: pytest.MonkeyPatch) -> None:
@@ -84,17 +71,3 @@ def create_container(endpoint: str, name: str) -> str:
     with urllib.request.urlopen(request) as answer:
         assert answer.status == 201
     return name
-
-
-def _wait_until_listening(server: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1).close()
-        except URLError as error:
-            if isinstance(error, urllib.error.HTTPError):
-                return
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("Azurite did not start")
