@@ -28,6 +28,7 @@ from compactor.read.verify import verify
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
+from compactor.table.version import Operation
 from tests.crash.points import POINTS, Point
 from tests.crash.state import Row, State, applied
 
@@ -221,7 +222,8 @@ class CrashLoop:
 
     def _read_changes(self, point: Point | str | None) -> None:
         """Reads on from where the reader ended. Its tag moves only once all that it read is written."""
-        latest = self._newest().latest
+        log = self._newest()
+        latest = log.latest
         newest, since = latest.version, self._state.tags.get(_READER)
         path = self._folder / "changes.parquet"
         path.unlink(missing_ok=True)
@@ -230,8 +232,10 @@ class CrashLoop:
             # A tag keeps its own version, and not those that follow.
             since = min(version for version in self._kept(latest) if version >= latest.oldest)
             arguments += ["--since", str(since)]
-        is_new = _READER not in self._state.tags
-        moves = is_new or newest - since > 1
+        moves = _READER not in self._state.tags or any(
+            version.changes.operation is not Operation.TAG
+            for version in log.history.versions_after(log.at(since), newest)
+        )
         state = self._state.tagged(_READER, newest) if moves else self._state
         is_done = self._try(arguments, state, point)
         if not is_done and self._state is not state:
