@@ -1,4 +1,4 @@
-"""A table lives on Google's and on Azure's store as it does on S3."""
+"""A table lives on Google's and on Azure's store, and on another S3 server, as it does on S3."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from compactor.stores.open import open_store
 from compactor.stores.user_files import stored_files
 from tests.support.tables import log_rows
 
+OTHERS = [pytest.param(name, marks=pytest.mark.program) for name in ("azure", "ministack")]
 
-@pytest.fixture(params=["gcs", pytest.param("azure", marks=pytest.mark.program)])
+
+@pytest.fixture(params=["gcs", *OTHERS])
 def place(request: pytest.FixtureRequest) -> str:
     """The address of an empty folder in a bucket or container."""
     if request.param == "gcs":
         return f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix"
+    if request.param == "ministack":
+        return f"s3://{request.getfixturevalue('ministack_bucket')}/a prefix"
     return f"az://{request.getfixturevalue('azure_container')}/a prefix"
 
 
