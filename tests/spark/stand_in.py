@@ -24,6 +24,10 @@ class FakeSpark:
         self.kept = 0
         """Frames that are persisted now."""
 
+    def end(self) -> None:
+        """Ends the JVM: nothing answers any more."""
+        self.conf.is_lost = self.sparkContext.is_lost = True
+
     def range(
         self, start: int, end: int | None = None, _step: int = 1, parts: int = 1
     ) -> FakeFrame:
@@ -35,13 +39,30 @@ class FakeSpark:
 class FakeContext:
     def __init__(self, slots: int) -> None:
         self.defaultParallelism = slots
+        self.is_lost = False
+
+    @property
+    def _jsc(self) -> FakeContext:
+        if self.is_lost:
+            raise ConnectionRefusedError
+        return self
+
+    def sc(self) -> FakeContext:
+        return self
+
+    def isStopped(self) -> bool:  # noqa: N802
+        return False
 
 
 class FakeConf(dict[str, str]):
+    is_lost = False
+
     def set(self, name: str, value: str) -> None:
         self[name] = value
 
     def unset(self, name: str) -> None:
+        if self.is_lost:
+            raise ConnectionRefusedError
         self.pop(name, None)
 
 
@@ -49,7 +70,7 @@ class FakeFrame:
     """Batches of each partition."""
 
     def __init__(self, spark: FakeSpark, partitions: Sequence[list[pa.RecordBatch]]) -> None:
-        self._spark = spark
+        self.sparkSession = self._spark = spark
         self._partitions = partitions
         self._is_kept = False
 
@@ -75,7 +96,10 @@ class FakeFrame:
         return self
 
     def unpersist(self) -> None:
+        if self._spark.conf.is_lost:
+            raise ConnectionRefusedError
         assert self._is_kept
+        self._is_kept = False
         self._spark.kept -= 1
 
     def unionAll(self, other: FakeFrame) -> FakeFrame:  # noqa: N802

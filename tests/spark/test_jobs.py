@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from compactor.errors import InputError
+from compactor.errors import InputError, JobError
 from compactor.files.plain_text import UnwritableError
 from compactor.spark.session import SparkOptions
 from compactor.spark.shuffle.exchange import ByKeys, ByNumber, ByRange, Divider, splitters
@@ -94,6 +94,23 @@ def test_the_first_task_that_fails_is_the_one_that_is_told(jobs: Jobs) -> None:
     with pytest.raises(InputError) as error:
         jobs.run_pieces(3, fail_first)
     assert str(error.value) == "no room for a map"
+
+
+def test_what_ended_spark_is_told_and_not_that_it_no_longer_answers() -> None:
+    spark = FakeSpark()
+    with pytest.raises(JobError, match="ran out of memory"), ExitStack() as stack:
+        jobs = Jobs(as_session(spark), SparkOptions(), 1 << 20, 8, stack)
+        jobs.run_pieces(1, piece)
+        spark.end()
+        raise JobError("ran out of memory")
+
+
+def test_what_fails_in_the_end_while_spark_runs_is_told() -> None:
+    with pytest.raises(AssertionError), ExitStack() as stack:
+        jobs = Jobs(as_session(FakeSpark()), SparkOptions(), 1 << 20, 8, stack)
+        done = jobs.run_pieces(1, piece)
+        assert done.packets is not None
+        done.packets.unpersist()  # what is not kept can't be given back once more
 
 
 def test_parts_are_as_many_as_memory_needs_or_cores_are_worth(jobs: Jobs) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from msgspec import Struct, field
 
-from compactor.spark.session import SparkOptions, as_job_error, task_slots
+from compactor.spark.session import SparkOptions, as_job_error, task_slots, unless_lost
 from compactor.spark.shuffle.exchange import Divider, from_bytes, packet_bytes
 from compactor.spark.shuffle.packets import (
     PACKET_SCHEMA,
@@ -115,7 +115,8 @@ class Done(Struct):
     def release(self) -> None:
         """Releases the packets once no later job reads them."""
         if self.packets is not None:
-            self.packets.unpersist()
+            with unless_lost(self.packets.sparkSession):
+                self.packets.unpersist()
             self.packets = None
 
 
@@ -142,6 +143,8 @@ class Jobs:
         settings = {
             "spark.sql.execution.arrow.maxBytesPerBatch": f"{max_bytes}b",
             "spark.sql.maxPlanStringLength": str(_PLAN_CHARACTERS),
+            # Java's serializer holds a hundred of the batches that go to disk; by default each has 4 MiB.
+            "spark.sql.inMemoryColumnarStorage.batchSize": "1",
         }
         stack.enter_context(_configured(spark, settings))
 
@@ -259,8 +262,9 @@ def _configured(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[No
     try:
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+        with unless_lost(spark):
+            for name, old in before.items():
+                if old is None:
+                    spark.conf.unset(name)
+                else:
+                    spark.conf.set(name, old)
