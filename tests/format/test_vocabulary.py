@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import string
 import struct
@@ -24,7 +25,8 @@ from lsm_fragment.arrays.worded import MAX_NUMBERS_FRACTION, expanded, renumbere
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.encodings import vocabulary
 from lsm_fragment.encodings.coding import decode_array, encode_array
-from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes
+from lsm_fragment.encodings.letters import encode_strings
+from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes, stored_bytes
 from lsm_fragment.encodings.varlen import text_parts
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import GatherArray, Span, pieces_of_spans
@@ -323,6 +325,23 @@ def test_prose_is_stored_by_its_words() -> None:
 )  # fmt: skip
 def test_other_text_is_not(array: pa.Array) -> None:
     assert make_chunk(array, level=1).encoding != "VOCABULARY"
+
+
+def test_text_that_is_words_elsewhere_stays_words_though_its_letters_could_be_packed() -> None:
+    """As where many inputs, each with words of its own, are merged."""
+    rng = random.Random(1)
+    words = [
+        "".join(rng.choices(string.ascii_lowercase, k=rng.randrange(4, 10))) for _ in range(20_000)
+    ]
+    array = pa.array([" ".join(rng.choices(words, k=6)) for _ in range(20_000)])
+    letters, by_words = encode_strings(array), encode_strings(array, by_vocabulary=True)
+    assert (letters.encoding.name, by_words.encoding.name) == ("LETTERS", "VOCABULARY")
+    assert 1.3 * stored_bytes(by_words) < stored_bytes(letters)
+
+
+def test_packed_letters_that_take_less_than_words_are_packed() -> None:
+    array = pa.array([" ".join(ids(4, n, 9)) for n in range(9000)])
+    assert encode_strings(array, by_vocabulary=True).encoding.name == "LETTERS"
 
 
 def test_text_is_counted_and_reserved_before_it_is_made() -> None:

@@ -111,19 +111,25 @@ def encode_strings(
     array: pa.Array, *, by_vocabulary: bool | None = None, words: Words | None = None
 ) -> Node:
     """Encodes strings or binaries without a dictionary: by LETTERS unless a codec clearly saves more, else by
-    VOCABULARY if that saves enough, else by VARLEN.
+    VOCABULARY if that saves enough, else by VARLEN. Where other chunks of the column are by VOCABULARY,
+    this one is, unless packed letters take less.
 
     by_vocabulary: whether it does, if that is known. words: those of the strings, if they are known.
     """
     valid, lengths, data = text_parts(array)
     is_text = is_string(array.type)
     common = _common_length(lengths, data.nbytes)
-    packed = _by_letters(data, common, is_text=is_text)
+    sample = sampled_bytes(data, common)
+    likely = _likely_lettering(data, sample, common, is_text=is_text)
+    if by_vocabulary:
+        found = encode_by_vocabulary(valid, lengths, data, is_decided=True, words=words)
+        most = math.inf if likely is None else likely.packed_bytes(data.nbytes)
+        if found is not None and found.plain_bytes <= most:
+            return found.node
+    packed = None if likely is None else _by_letters(data, sample, likely, common, is_text=is_text)
     if packed is None:
-        if by_vocabulary is not False:
-            found = encode_by_vocabulary(
-                valid, lengths, data, is_decided=bool(by_vocabulary), words=words
-            )
+        if by_vocabulary is None:
+            found = encode_by_vocabulary(valid, lengths, data, words=words)
             if found is not None:
                 return found.node
         return varlen_node(valid, lengths, data, is_dense=not is_text and is_noise(data))
@@ -145,15 +151,22 @@ def encode_strings(
     )
 
 
-def _by_letters(data: memoryview, length: int, *, is_text: bool) -> tuple[Lettering, Buffer] | None:
-    """Packs text by letters. Returns the lettering and the packed codes; None if a sample has too many
-    different letters, or a codec makes it clearly smaller. length: see `find_lettering`."""
+def _likely_lettering(
+    data: memoryview, sample: memoryview, length: int, *, is_text: bool
+) -> Lettering | None:
+    """Returns the lettering of a sample; None if it has too many different letters, or a codec makes the text
+    clearly smaller. length: see `find_lettering`."""
     if data.nbytes < _MIN_LETTERS:
         return None
-    sample = sampled_bytes(data, length)
     likely = find_lettering(sample, length, is_text=is_text)
-    if likely is None or not _pays(likely, sample):
-        return None
+    return likely if likely is not None and _pays(likely, sample) else None
+
+
+def _by_letters(
+    data: memoryview, sample: memoryview, likely: Lettering, length: int, *, is_text: bool
+) -> tuple[Lettering, Buffer] | None:
+    """Packs text by letters. Returns the lettering and the packed codes; None if the sample lacks letters
+    with which a codec makes it clearly smaller. likely: the sample's."""
     lettering = likely.framed_by(data)
     if (codes := lettering.pack(data)) is not None:
         return lettering, codes

@@ -50,6 +50,8 @@ class ByVocabulary(NamedTuple):
     node: Node
     fraction: float
     """About how many bytes it takes for one of the text, both after a codec; 0 if that was not found out."""
+    plain_bytes: int
+    """The bytes of its numbers and words, before a codec."""
 
 
 def encode_by_vocabulary(
@@ -76,7 +78,7 @@ def encode_by_vocabulary(
     fraction = 0 if is_decided else _fraction(data, words)
     if fraction > _MAX_FRACTION:
         return None
-    return ByVocabulary(_node(words, valid, size), fraction)
+    return ByVocabulary(_node(words, valid, size), fraction, len(words.numbers) + len(words.text))
 
 
 def _words_of(lengths: npt.NDArray[Any], data: memoryview, max_numbers: int) -> Words | None:
