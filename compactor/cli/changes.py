@@ -32,9 +32,9 @@ Examples:
   compactor changes ./logs --reader loader -o more.parquet       what came since the reader's last run
 
 Each row has _change (insert, delete, update_before, update_after) and _version. Compactions change no rows.
---reader reads on from the tag of that name, and moves it once all output is written; vacuums keep the
-versions after it. If the command is killed in between, its next run writes the same changes again: at least
-once.
+--reader reads on from the tag of that name, and moves it once all rows are written (not by --summary);
+vacuums keep the versions after it. If the command is killed in between, its next run writes the same changes
+again: at least once.
 `compactor untag` ends a reader."""
 
 
@@ -98,7 +98,7 @@ def changes_command(
         for batch in first_rows(changes, rows):
             click.echo(json_lines(batch).decode(), nl=False)
     sys.stdout.flush()
-    if reader is not None and (output is not None or has_reader()):
+    if reader is not None and not summary and (output is not None or has_reader()):
         _move(opened, reader, changes, is_new=reader not in names)
 
 

@@ -37,6 +37,7 @@ def compaction_record(
         fresh_bytes=cost.fresh_bytes,
         settled_bytes=cost.settled_bytes,
         memory_limit_bytes=compaction.settings.memory_limit_bytes,
+        compression_level=compaction.settings.options.compression_level,
     )
     return record if outcome.report is None else _with_figures(record, outcome.report)
 

@@ -47,6 +47,8 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     stage_seconds: dict[str, Seconds] = {}
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
     memory_limit_bytes: Natural = 0
+    compression_level: int = 0
+    """zstd's level of the outputs."""
     peak_charged_bytes: Natural = 0
     """Peak of the bytes charged to the memory limit."""
     start_rss_bytes: Natural = 0

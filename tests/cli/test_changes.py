@@ -60,17 +60,28 @@ def test_a_reader_reads_on_where_it_ended_whatever_was_compacted_and_vacuumed(
 
 def test_a_reader_that_goes_version_by_version_reads_each_once(cli: Cli, path: Path) -> None:
     newest = Table.open(path).version
-    cli("changes", path, "--reader", "loader", "--since", 0, "--until", 1, "--summary")
+    cli("changes", path, "--reader", "loader", "--since", 0, "--until", 1)
     for version in range(2, newest + 1):
-        cli("changes", path, "--reader", "loader", "--until", version, "--summary")
-    assert cli("changes", path, "--reader", "loader", "--summary") == ""
+        cli("changes", path, "--reader", "loader", "--until", version)
+    assert cli("changes", path, "--reader", "loader") == ""
     still = Table.open(path).version
-    cli("changes", path, "--reader", "loader", "--summary")
+    cli("changes", path, "--reader", "loader")
     assert Table.open(path).version == still
 
 
+def test_a_summary_moves_no_reader(cli: Cli, path: Path) -> None:
+    """Its rows were only counted."""
+    cli("changes", path, "--reader", "loader", "--since", 1)
+    Table.open(path).append(pa.table({"k": [5]}))
+    for _ in range(2):
+        assert "1 insert" in cli("changes", path, "--reader", "loader", "--summary")
+    assert json.loads(cli("changes", path, "--reader", "loader"))["k"] == 5
+    cli("changes", path, "--reader", "other", "--since", 0, "--summary")
+    assert "other" not in cli("tags", path)
+
+
 def test_a_reader_stays_where_it_is_if_the_output_fails(cli: Cli, path: Path) -> None:
-    cli("changes", path, "--reader", "loader", "--since", 1, "--summary")
+    cli("changes", path, "--reader", "loader", "--since", 1)
     before = cli("tags", path)
     Table.open(path).append(pa.table({"k": [5]}))
     cli.fails(2, "changes", path, "--reader", "loader", "-o", path / "none" / "x.parquet")
@@ -97,7 +108,7 @@ def test_a_tag_that_keeps_one_version_for_others_is_no_reader(cli: Cli, path: Pa
     cli("tag", path, "release", "--version", 1)
     cli.fails(2, "changes", path, "--reader", "release", "--summary")
     assert Table.open(path, tag="release").version == 1
-    cli("changes", path, "--reader", "loader", "--since", "release", "--summary")
+    cli("changes", path, "--reader", "loader", "--since", "release")
     assert "keeps later versions for a reader" in cli("tags", path).splitlines()[0]
     assert [tag["keeps_later"] for tag in json.loads(cli("tags", path, "--json"))["tags"]] == [
         True,
