@@ -115,7 +115,10 @@ def backlog(
     leased = {key for lease in snapshot.leases.values() for key in lease.inputs}
     waiting = [spec for spec in everything.specs if not any(e.key in leased for e in spec.inputs)]
     left = [
-        *(estimate(spec.inputs, settings, snapshot).task_seconds for spec in waiting),
+        *(
+            estimate(spec.inputs, spec.output_level, settings, snapshot).task_seconds
+            for spec in waiting
+        ),
         *(each.seconds_left for each in running),
     ]
     return Backlog(
@@ -172,7 +175,7 @@ def _running(
 ) -> RunningCompaction:
     inputs: Sequence[FragmentEntry] = [due[key] for key in lease.inputs if key in due]
     size_bytes = sum(entry.size_bytes for entry in inputs)
-    whole = estimate(inputs, settings, snapshot).task_seconds
+    whole = estimate(inputs, lease.output_level, settings, snapshot).task_seconds
     seconds = max(0, now_unix_ms - lease.began_unix_ms) / 1000
     share = min(1.0, seconds / whole.likely) if whole.likely else 1.0
     return RunningCompaction(

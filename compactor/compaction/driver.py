@@ -270,8 +270,10 @@ class Driver:
                 raise
         base_bytes = start_rss_bytes() if decided else 0
         for compaction in decided:
-            inputs, settings = compaction.spec.inputs, compaction.settings
-            predicted = estimate(inputs, settings, self._log.latest, base_bytes)
+            spec, settings = compaction.spec, compaction.settings
+            predicted = estimate(
+                spec.inputs, spec.output_level, settings, self._log.latest, base_bytes
+            )
             self._running[compaction.compaction_id] = compaction, predicted
         if decided:
             begun = {entry.key for compaction in decided for entry in compaction.spec.inputs}

@@ -46,7 +46,7 @@ class Planned:
                     priority=spec.priority,
                     window=spec.window,
                     rewrite_ratio=spec.rewrite_ratio,
-                    predicted=estimate(spec.inputs, self.settings, snapshot),
+                    predicted=estimate(spec.inputs, spec.output_level, self.settings, snapshot),
                 )
                 for spec in plan.specs
             ),

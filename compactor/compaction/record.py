@@ -20,7 +20,7 @@ def compaction_record(
 ) -> CompactionRecord:
     """Returns the record. attempt: counts the driver's attempts at these inputs, from 1."""
     spec = compaction.spec
-    cost = modelled_cost(spec.inputs, compaction.metadata, compaction.settings)
+    cost = modelled_cost(spec.inputs, spec.output_level, compaction.metadata, compaction.settings)
     record = CompactionRecord(
         compaction_id=compaction.compaction_id,
         output_level=spec.output_level,
@@ -37,7 +37,7 @@ def compaction_record(
         fresh_bytes=cost.fresh_bytes,
         settled_bytes=cost.settled_bytes,
         memory_limit_bytes=compaction.settings.memory_limit_bytes,
-        compression_level=compaction.settings.options.compression_level,
+        compression_level=cost.compression_level,
     )
     return record if outcome.report is None else _with_figures(record, outcome.report)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from compactor.planner.shape import merge_shape
 from compactor.resources.merge_plan import output_count
 from compactor.settings.compaction import CompactionSettings
+from compactor.settings.fragments import level_of_compression
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 
@@ -49,12 +50,17 @@ class ModelledCost(Struct, frozen=True, kw_only=True):
     """Stored bytes of the live rows of inputs that no compaction has written yet; they change their size."""
     settled_bytes: int
     """Stored bytes that stay as many, by and large: live rows of other inputs, headers and footers."""
+    compression_level: int
+    """zstd's level of the outputs."""
 
 
 def modelled_cost(
-    inputs: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
+    inputs: Sequence[FragmentEntry],
+    output_level: int,
+    metadata: TableMetadata,
+    settings: CompactionSettings,
 ) -> ModelledCost:
-    """Returns the cost of a merge of these fragments."""
+    """Returns the cost of a merge of these fragments into a level of the table."""
     fresh = [entry for entry in inputs if entry.run == entry.key]
     live_bytes = sum(map(_live_bytes, inputs))
     fresh_bytes = sum(map(_live_bytes, fresh))
@@ -68,6 +74,7 @@ def modelled_cost(
         live_rows=sum(entry.live_rows for entry in inputs),
         fresh_bytes=fresh_bytes,
         settled_bytes=live_bytes - fresh_bytes + outputs * around_bytes,
+        compression_level=level_of_compression(settings, output_level),
     )
 
 

@@ -46,6 +46,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 def estimate(
     inputs: Sequence[FragmentEntry],
+    output_level: int,
     settings: CompactionSettings,
     snapshot: Snapshot,
     base_bytes: int = BASE_BYTES,
@@ -55,7 +56,7 @@ def estimate(
     base_bytes: the resident set of the process when the compaction begins.
     """
     table = snapshot.table
-    cost = modelled_cost(inputs, table, settings)
+    cost = modelled_cost(inputs, output_level, table, settings)
     experience = Experience.of(snapshot.measured, cost)
     rows = sum(entry.rows for entry in inputs)
     bytes_in = sum(entry.size_bytes for entry in inputs)

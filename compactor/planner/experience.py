@@ -22,8 +22,9 @@ _ONE_SECONDS: Final = 0.25
 """Seconds reach at least this share to both sides, learned from one compaction; half of it, from more."""
 _ONE_MEMORY: Final = 0.15
 """So do the bytes of the resident set."""
-
-
+_LEAST_FRESH: Final = 0.2
+"""Learn what becomes of fresh bytes where they are more than this for each settled one: beside few of them,
+the small change of the others is most of the change."""
 _MAX_FACTOR: Final = 1e4
 """Learn nothing from figures that are further from the model: no machine measures them."""
 
@@ -37,8 +38,15 @@ class Experience(Struct, frozen=True):
 
     @classmethod
     def of(cls, records: Sequence[CompactionRecord], cost: ModelledCost) -> Experience:
-        """records: of the table's newest compactions, oldest first. cost: of the next one."""
-        known = [record for record in reversed(records) if _is_plausible(record)]
+        """records: of the table's newest compactions, oldest first. cost: of the next one.
+
+        Those that compressed otherwise tell nothing: levels differ by more than a hundred times in seconds.
+        """
+        known = [
+            record
+            for record in reversed(records)
+            if _is_plausible(record) and record.compression_level == cost.compression_level
+        ]
 
         def distance(record: CompactionRecord) -> float:
             return abs(math.log(record.model_cpu_seconds / cost.cpu_seconds))
@@ -85,7 +93,9 @@ class Experience(Struct, frozen=True):
     def bytes_out(self, cost: ModelledCost) -> int:
         """Returns the stored bytes of outputs that keep all live rows: fresh ones change their size."""
         ratios = [
-            (r.bytes_out - r.settled_bytes) / r.fresh_bytes for r in self.nearest if r.fresh_bytes
+            (r.bytes_out - r.settled_bytes) / r.fresh_bytes
+            for r in self.nearest
+            if r.fresh_bytes > _LEAST_FRESH * r.settled_bytes
         ]
         ratio = max(0.0, statistics.median(ratios)) if ratios else 1.0
         return round(cost.settled_bytes + ratio * cost.fresh_bytes)

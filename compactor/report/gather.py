@@ -229,7 +229,9 @@ class _Gathering:
                 fragments=len(spec.inputs),
                 size_bytes=spec.size_bytes,
                 output_level=spec.output_level,
-                predicted_seconds=estimate(spec.inputs, settings, snapshot).task_seconds.rounded(3),
+                predicted_seconds=estimate(
+                    spec.inputs, spec.output_level, settings, snapshot
+                ).task_seconds.rounded(3),
             )
             for spec in plan.specs
         ]

@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.planner.cost_model import ModelledCost
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
@@ -24,6 +25,7 @@ def cost(cpu_seconds: float = 1.0, *, fresh: int = 1000, settled: int = 0) -> Mo
         live_rows=100,
         fresh_bytes=fresh,
         settled_bytes=settled,
+        compression_level=1,
     )
 
 
@@ -47,6 +49,7 @@ def record(
         peak_rss_bytes=(start + 130) * MIB,
         model_cpu_seconds=model,
         model_grown_bytes=100 * MIB,
+        compression_level=1,
     )
 
 
@@ -68,6 +71,7 @@ records = st.lists(
         peak_rss_bytes=numbers,
         model_cpu_seconds=times,
         model_grown_bytes=numbers,
+        compression_level=st.just(1),
     ),
     max_size=8,
 )
@@ -135,6 +139,21 @@ def test_compactions_that_differ_give_a_wider_spread() -> None:
     assert unlike.likely == alike.likely
     assert unlike.low < alike.low
     assert unlike.high > alike.high
+
+
+def test_compactions_of_another_compression_level_teach_nothing() -> None:
+    slow = [replace(record(40.0), compression_level=19)] * 6
+    assert Experience.of(slow, cost()).cpu_seconds(cost()) == Experience.of([], cost()).cpu_seconds(
+        cost()
+    )
+    assert Experience.of([*slow, record(2.0)], cost()).cpu_seconds(cost()).likely == 2.0
+
+
+def test_a_few_fresh_bytes_are_not_what_changed_many_settled_ones() -> None:
+    """A large fragment that was merged with ten rows, and takes less since."""
+    tiny = replace(record(1.0), fresh_bytes=1_000, settled_bytes=35_000_000, bytes_out=24_000_000)
+    next_one = cost(fresh=8_000_000, settled=25_000_000)
+    assert Experience.of([tiny], next_one).bytes_out(next_one) == 33_000_000
 
 
 def test_failed_compactions_teach_nothing() -> None:

@@ -269,7 +269,7 @@ def test_estimates_count_what_a_compaction_reads_and_writes() -> None:
     for _ in range(4):
         table.ingest(range(10))
     (spec,) = table.plan().specs
-    predicted = estimate(spec.inputs, SMALL, table.snapshot)
+    predicted = estimate(spec.inputs, spec.output_level, SMALL, table.snapshot)
     assert (predicted.gets, predicted.puts, predicted.rows) == (4, 5, 40)
     assert predicted.bytes_in == 40 * ROW_BYTES
 
