@@ -136,7 +136,10 @@ def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: b
     if as_json:
         echo_json(plain_dict(report))
         return
-    click.echo(f"{report.fragment}: {counted(report.rows, 'row')} lost; version {report.version}")
+    click.echo(
+        f"{report.fragment}: {counted(report.rows, 'row')} lost, from {report.first_key} to "
+        f"{report.last_key}; version {report.version}"
+    )
     if report.may_revive:
         tombstones = counted(report.tombstones, "tombstone")
         also = f", and rows that its {tombstones} had removed" if report.tombstones else ""

@@ -134,6 +134,10 @@ class Changes(Struct, frozen=True, kw_only=True):
     """Tags that are set; one of the same name moves."""
     ended_tags: Annotated[tuple[str, ...], _TEXTS] = ()
     """Names of tags that are over."""
+    lost_fragments: Annotated[
+        tuple[FragmentEntry, ...], Several(Parsed(FragmentEntry.from_json))
+    ] = ()
+    """Fragments of `removes` that were damaged or gone, so that the log tells which rows are lost."""
     records: Annotated[tuple[CompactionRecord, ...], Records()] = ()
     """Figures of the compactions that this commit ends; for reports only."""
     memo: Annotated[str | None, ObjectName(is_memo_key, "a memo")] = None
@@ -164,7 +168,9 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 _CHANGES: Final = Stored(
-    Changes, leaves_out=False, rare=("returns_to", "tags", "ended_tags", "memo")
+    Changes,
+    leaves_out=False,
+    rare=("returns_to", "tags", "ended_tags", "lost_fragments", "memo"),
 )
 
 

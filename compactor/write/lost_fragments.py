@@ -18,12 +18,13 @@ from compactor.read.fragment_check import check_fragment
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.fragment_ids import key_of
+from compactor.table.key_text import key_text, key_types
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
 from lsm_fragment.threads import ALONE
 
 
-class DropReport(Struct, frozen=True):
+class DropReport(Struct, frozen=True, kw_only=True):
     """The result of dropping a fragment."""
 
     version: int
@@ -31,6 +32,9 @@ class DropReport(Struct, frozen=True):
     fragment: str
     rows: int
     """Rows lost, without those deleted before."""
+    first_key: str
+    last_key: str
+    """The keys of its first and last row, as `inspect` shows them."""
     tombstones: int
     """Number of tombstones among these rows."""
     may_revive: bool
@@ -64,11 +68,20 @@ def drop_fragment(log: CommitLog, fragment: str, *, lose_rows: bool) -> DropRepo
             raise UsageError(
                 f"{fragment} was released from quarantine meanwhile; nothing was changed"
             )
-        return Changes(operation=Operation.DROP, removes=(key,))
+        return Changes(operation=Operation.DROP, removes=(key,), lost_fragments=(dropped[0],))
 
     after = log.commit(prepare)
-    rows, tombstones = dropped[0].live_rows, dropped[0].tombstones
-    return DropReport(after.version, key, rows, tombstones, after.table.rows.merges)
+    lost, table = dropped[0], after.table
+    types = key_types(table.schema, table.sort)
+    return DropReport(
+        version=after.version,
+        fragment=key,
+        rows=lost.live_rows,
+        first_key=key_text(lost.first_key, types),
+        last_key=key_text(lost.last_key, types),
+        tombstones=lost.tombstones,
+        may_revive=table.rows.merges,
+    )
 
 
 def quarantine(log: CommitLog, fragments: Sequence[str]) -> tuple[str, ...]:

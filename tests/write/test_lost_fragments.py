@@ -182,6 +182,9 @@ def test_a_fragment_is_given_up_in_one_commit_that_history_and_totals_show(
     report = table.drop_fragment(gone, lose_rows=True)
     assert (report.version, report.fragment, report.rows) == (before + 1, gone, 9)
     assert (report.tombstones, report.may_revive) == (0, False)
+    assert (report.first_key, report.last_key) == ("10", "19")
+    (lost,) = CommitLog(store).history.read(report.version).changes.lost_fragments
+    assert (lost.key, lost.live_rows, lost.first_key, lost.last_key) == (gone, 9, (10,), (19,))
     assert table.version == before + 1
     assert keys_in(table) == [*range(10), *range(20, 30)]
     newest = table.history(1).to_pylist()[0]
