@@ -86,6 +86,18 @@ class FleetTeller:
     def joined(self, table: str, entry: str) -> None:
         self._events.say("joined", table=table, entry=entry)
 
+    def awaited(self, pattern: str, *, is_awaited: bool) -> None:
+        if is_awaited:
+            why = "no folder matches this pattern yet: tables are looked for, or stop this and correct it"
+            values = {"pattern": pattern, "reason": why}
+            self._events.tell(Event("waiting", values, level=logging.WARNING))
+        else:
+            self._events.say("found", pattern=pattern)
+        if self._recorder is not None:
+            from compactor.telemetry.metrics import mapping
+
+            self._recorder.apply(mapping.of_awaited(pattern, is_awaited=is_awaited))
+
     def left(self, table: str) -> None:
         self._events.say("left", table=table)
 
@@ -104,8 +116,6 @@ class FleetTeller:
 
     def ended(self, ended: Ended) -> None:
         table, chore = ended.job.table, ended.job.chore
-        if ended.report is not None:
-            self._events.say(_ENDED[chore], table=table, **plain_dict(ended.report))
         if self._recorder is not None:
             from compactor.telemetry.metrics import mapping
 
@@ -120,6 +130,8 @@ class FleetTeller:
             )
             if isinstance(ended.report, VacuumReport):
                 self._recorder.apply(mapping.of_vacuum(table, ended.report))
+        if ended.report is not None:  # comes last: who reads this finds it in the metrics
+            self._events.say(_ENDED[chore], table=table, **plain_dict(ended.report))
 
     def reported(self, states: Sequence[TableState]) -> None:
         """Says how the fleet is, if that has changed since the last time."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from compactor.common.clock import Clock
 from compactor.errors import CompactorError
 from compactor.fleet.config import FleetConfig, load_fleet
-from compactor.fleet.finding import found, patterns_of
+from compactor.fleet.finding import Found, found, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.told import Told
 
@@ -50,6 +50,8 @@ class Roster:
         assert config is not None, "the first reading is news"
         self._take(config)
         self._members: dict[str, Member] = {}
+        self._awaited: set[str] = set()
+        """Patterns that matched no folder."""
         self._find_ms = 0
 
     @property
@@ -89,6 +91,16 @@ class Roster:
         self._patterns = patterns_of(config)
         self._config = config
 
+    def _await_tables(self, now_found: Found) -> None:
+        """Tells of patterns that begin to match no folder, or a first one."""
+        matched = {entry.at for _, entry in now_found.places.values()}
+        unknown = {pattern.entry.at for pattern, _ in now_found.unanswered}
+        patterns = {pattern.entry.at for pattern in self._patterns if pattern.entry.is_pattern}
+        awaited = patterns - matched - (unknown - self._awaited)
+        for pattern in sorted(awaited ^ (self._awaited & patterns)):
+            self._told.awaited(pattern, is_awaited=pattern in awaited)
+        self._awaited = awaited
+
     def _find(self, now: int) -> None:
         seconds = self._config.find_seconds
         self._find_ms = now + round(seconds * 1000)
@@ -96,6 +108,7 @@ class Roster:
         for pattern, error in now_found.unanswered:
             subject = f"tables of {pattern.entry.at} were not looked for"
             self._told.warned(subject, error, seconds)
+        self._await_tables(now_found)
         places = now_found.places
         for url, (place, entry) in places.items():
             member = self._members.get(url)

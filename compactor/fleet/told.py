@@ -16,6 +16,10 @@ class Told(Protocol):
         """Is told that a table was found."""
         ...
 
+    def awaited(self, pattern: str, *, is_awaited: bool) -> None:
+        """Is told once that a pattern matches no folder, and once that it does."""
+        ...
+
     def left(self, table: str) -> None:
         """Is told that a table is no longer one of the fleet."""
         ...

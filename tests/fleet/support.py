@@ -157,6 +157,9 @@ class Heard(Silent):
     def joined(self, table: str, entry: str) -> None:
         self.events.append(("joined", table, entry))
 
+    def awaited(self, pattern: str, *, is_awaited: bool) -> None:
+        self.events.append(("awaited" if is_awaited else "found", pattern))
+
     def left(self, table: str) -> None:
         self.events.append(("left", table))
 

@@ -67,6 +67,26 @@ def test_tables_are_found_as_they_appear_compacted_and_forgotten_when_they_go(
     assert [state.table for state in fleet.fleet.states()] == ["memory://lake/b"]
 
 
+def test_a_pattern_that_matches_nothing_is_told_once_and_when_it_does(
+    folder: MemoryFolder,
+) -> None:
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(200)
+    assert fleet.heard.events == [("awaited", ALL.at)]
+    fill(folder, "a")
+    fleet.run(200)
+    assert fleet.heard.events[1:] == [("found", ALL.at), ("joined", "memory://lake/a", ALL.at)]
+
+
+def test_a_pattern_is_not_missed_while_its_store_does_not_answer(
+    folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryFolder, "folders", failing)
+    fleet = MemoryFleet(folder, Settled(ALL))
+    fleet.run(100)
+    assert {event[0] for event in fleet.heard.events} == {"warned"}
+
+
 def test_a_table_belongs_to_the_first_entry_that_matches_and_has_its_settings(
     folder: MemoryFolder,
 ) -> None:

@@ -178,7 +178,10 @@ WAITING_SECONDS = _gauge(
     "compactor_waiting_seconds",
     "Time for which compactions of a fleet's table have been due without one that began.",
 )
-AWAITED = _gauge("compactor_table_awaited", "1 while there is no table at the address, else 0.")
+AWAITED = _gauge(
+    "compactor_table_awaited",
+    "1 while there is no table at the address, or no folder of the pattern, else 0.",
+)
 QUARANTINED = _gauge("compactor_quarantined_fragments", "Quarantined live fragments.")
 LEASES = _gauge("compactor_leases", "Leased compactions of all workers.")
 INGESTED_BYTES = _gauge("compactor_ingested_bytes", "Bytes ever ingested into the table.")
