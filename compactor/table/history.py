@@ -197,8 +197,9 @@ class History:
             which = number if number <= LAST_VERSION else "with so large a number"
             older = sorted(number for number in newest.tagged if number < newest.oldest)
             tagged = f", and {numbers_text(older)}, which tags name" if older else ""
+            gone = ", since a vacuum has removed it" if 0 < number < newest.oldest else ""
             raise VersionNotFoundError(
-                f"{self._store.url}: there is no version {which} to read; versions "
+                f"{self._store.url}: there is no version {which} to read{gone}; versions "
                 f"{newest.oldest} to {newest.version} are kept{tagged}"
             )
 

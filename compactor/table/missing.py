@@ -88,8 +88,8 @@ def _missing(store: Store, key: str, entry: FragmentEntry) -> FragmentMissingErr
     return FragmentMissingError(
         f"{store.url}/{key}: no such object, and the table needs it ({of}a fragment of "
         f"{counted(entry.live_rows, 'row')}): restore it from a backup or the bucket's versions. Without "
-        "one, leave the fragment out (",
+        "one, queries, exports and deletions may leave the fragment out (",
         SKIP_MISSING,
-        ") or give its rows up (`compactor drop-fragment`)",
+        "), or give its rows up (`compactor drop-fragment`)",
         name=f"{store.url}/{entry.key}",
     )

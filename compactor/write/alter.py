@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from compactor.common.setting_keys import ORDER, RETAIN, RETENTION
+from compactor.common.setting_keys import ORDER, RETENTION
 from compactor.errors import ConfigError, UsageError
 from compactor.files.column_names import flaw_of
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
@@ -162,9 +162,8 @@ def _with_properties(table: TableMetadata, changes: Mapping[str, object]) -> Tab
     if RETENTION in rest:
         if windows is None:
             raise ConfigError(
-                RETENTION,
-                ": the table has no time windows to drop; how long versions are kept is ",
-                RETAIN,
+                "retention: the table has no time windows to drop; how long versions are kept is the "
+                "property retain_seconds"
             )
         given = settings_of(_Retention, {"retention": rest.pop(RETENTION)}).retention
         windows = dataclasses.replace(

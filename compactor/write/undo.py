@@ -194,9 +194,10 @@ def _version_of(log: CommitLog, latest: Snapshot, compaction_id: str) -> tuple[V
         meant = compaction_of(_runs(changes.adds), compaction_id)
         if meant in changes.ended_leases:
             return version, meant
+    gone = ", and a vacuum has removed what compactions before it read" if latest.oldest > 1 else ""
     raise UsageError(
-        f"{log.store.url}: no version after {latest.oldest} has committed a compaction {compaction_id!r}; "
-        "name it by a fragment that it wrote, as `compactor inspect` shows them"
+        f"{log.store.url}: no version after {latest.oldest} has committed a compaction "
+        f"{compaction_id!r}{gone}; name it by a fragment that it wrote, as `compactor inspect` shows them"
     )
 
 
