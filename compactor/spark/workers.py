@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-
 from compactor.common.garbage import freeze_for_good
 from compactor.spark.masters import is_local
 
@@ -54,6 +52,8 @@ def registered_with_this_python(spark: SparkSession) -> Iterator[None]:
 
     PySpark would take the first `python3` on PATH, which need not have this package.
     """
+    from pyspark.errors import PySparkException
+
     try:
         context = spark.sparkContext
     except PySparkException:
