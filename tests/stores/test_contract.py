@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,24 +43,40 @@ STORES = [
 ]
 
 
+FOLDERS = [store for store in STORES if store not in ("metered", "memory", "obstore")]
+"""Stores of which folders can be opened, too."""
+
+
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    if request.param == "local":
-        yield LocalStore(tmp_path / "root")
-    elif request.param == "s3":
-        yield S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
-    elif request.param == "obstore":
-        yield obstore_in_memory()
-    elif request.param == "gcs":
-        yield open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
-    elif request.param == "azurite":
-        yield open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
-    elif request.param == "ministack":
-        yield S3Store(request.getfixturevalue("ministack_bucket"), "a prefix/ü")
-    elif request.param == "metered":
-        yield MeteredStore(LocalStore(tmp_path / "root"), StoreMetrics())
-    else:
-        yield MemoryStore()
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    empty: Store = made(request, tmp_path)
+    return empty
+
+
+@pytest.fixture(params=FOLDERS)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    empty: Folder = made(request, tmp_path)
+    return empty
+
+
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Returns the empty store that a fixture's parameter names."""
+    match request.param:
+        case "local":
+            return LocalStore(tmp_path / "root")
+        case "s3":
+            return S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
+        case "obstore":
+            return obstore_in_memory()
+        case "gcs":
+            return open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
+        case "azurite":
+            return open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
+        case "ministack":
+            return S3Store(request.getfixturevalue("ministack_bucket"), "a prefix/ü")
+        case "metered":
+            return MeteredStore(LocalStore(tmp_path / "root"), StoreMetrics())
+    return MemoryStore()
 
 
 def put(store: Store, key: str, data: bytes = b"x") -> None:
@@ -371,22 +387,6 @@ def test_no_token_leads_out_of_the_folder_of_unfinished_files(tmp_path: Path) ->
     with pytest.raises(UsageError):
         LocalStore(tmp_path).discard_unfinished(UnfinishedUpload("../precious", 0.0))
     assert (tmp_path / "precious").exists()
-
-
-FOLDERS = [store for store in STORES if store not in ("metered", "memory", "obstore")]
-
-
-@pytest.fixture(params=FOLDERS)
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    if request.param == "local":
-        return LocalStore(tmp_path / "root")
-    if request.param == "gcs":
-        return open_store(f"gs://{request.getfixturevalue('gcs_bucket')}/a prefix/ü")
-    if request.param == "azurite":
-        return open_store(f"az://{request.getfixturevalue('azure_container')}/a prefix/ü")
-    if request.param == "ministack":
-        return S3Store(request.getfixturevalue("ministack_bucket"), "a prefix/ü")
-    return S3Store(request.getfixturevalue("s3_bucket"), "a prefix/ü")
 
 
 def test_folders_are_listed_without_what_is_in_them_and_opened_as_stores(folder: Folder) -> None:
