@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ from compactor.common.clock import random_id
 from compactor.compaction.compaction import Compaction
 from compactor.planner.spec import CompactionSpec
 from compactor.settings.compaction import CompactionSettings
+from compactor.settings.writers import Reaction
 from compactor.stores.base import Store
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
@@ -24,10 +26,11 @@ LOG_SORT: Final = "service,host,timestamp"
 def write_table(
     folder: Path, tables: Iterable[pa.Table], sort: str, options: IngestOptions | None = None
 ) -> int:
-    """Writes a table in `folder`, ingesting each of `tables` as one file.
+    """Writes a table in `folder`, ingesting each of `tables` as one file, whatever is left to compact.
 
     Returns the Arrow size of all rows.
     """
+    options = replace(options or IngestOptions(), back_pressure=Reaction.OFF)
     log = CommitLog(store := LocalStore(folder))
     file = folder.with_suffix(".arrow")
     size = 0
@@ -35,7 +38,7 @@ def write_table(
         size += table.nbytes
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=65_536)
-        ingest_file(store, log, str(file), parse_sort_schema(sort), options or IngestOptions())
+        ingest_file(store, log, str(file), parse_sort_schema(sort), options)
     file.unlink(missing_ok=True)
     return size
 

@@ -82,7 +82,7 @@ class MemoryBudget:
         check()
         if size <= 0:
             return
-        self._trimmer.look(self.used_bytes)
+        self._trimmer.look(self.used_bytes, size)
         if self.used_bytes + size > self.soft_bytes:
             self._finish()
         excess = self.used_bytes + size - self.soft_bytes
@@ -108,6 +108,7 @@ class MemoryBudget:
         """Charges bytes that are in memory already, even beyond the limit."""
         with self._lock:
             self._add(stage, size)
+        self._trimmer.look(self.used_bytes, size)
 
     def discharge(self, stage: str, size: int) -> None:
         if size <= 0:

@@ -27,16 +27,22 @@ class Trimmer:
         self._slack_bytes = slack_bytes
         self._base_bytes = resident_bytes()
         self._next_look = 0.0
+        self._charged_bytes = 0
+        """Charged since the last look."""
 
-    def look(self, used_bytes: int) -> None:
-        """Trims if needed. Call often: checks about thirty times a second.
+    def look(self, used_bytes: int, charged_bytes: int) -> None:
+        """Trims if needed. Call it for each charge: looks about thirty times a second, and after every
+        `slack_bytes` charged, which may pass through the heaps much faster.
 
         used_bytes: memory reserved now, in addition to what was in use when this object was created.
+        charged_bytes: about to be reserved.
         """
         now = time.monotonic()
-        if now < self._next_look:
+        self._charged_bytes += charged_bytes
+        if now < self._next_look and self._charged_bytes < self._slack_bytes:
             return
         self._next_look = now + _LOOK_SECONDS
+        self._charged_bytes = 0
         grown = resident_bytes() - self._base_bytes
         if grown > self._threshold_bytes and grown - used_bytes > self._slack_bytes:
             trim()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 LIMIT_MIB = 64
-PARQUET_MIB = 48
+PARQUET_MIB = 32
 """What reading and writing Parquet takes beside the pipeline, at most."""
 ROWS = 3000
 RUN = """

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Callable
 
+import pytest
+
+from compactor.resources import trimmer
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
@@ -116,3 +121,24 @@ def test_charges_of_many_threads_never_pass_their_thresholds() -> None:
         thread.join()
     assert max(worst) <= 800
     assert budget.used_bytes == 0
+
+
+@pytest.mark.parametrize("charge", [MemoryBudget.charge, MemoryBudget.force])
+def test_heaps_are_trimmed_once_much_was_charged_and_more_is_resident_than_that(
+    monkeypatch: pytest.MonkeyPatch, charge: Callable[[MemoryBudget, str, int], None]
+) -> None:
+    trimmed: list[int] = []
+    monkeypatch.setattr(trimmer, "trim", lambda: trimmed.append(1))
+    monkeypatch.setattr(trimmer, "_LOOK_SECONDS", math.inf)
+    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5000)
+    budget = budget_of(a=None)
+    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5801)
+    charge(budget, "a", 1)  # the first look: one byte is in use
+    assert len(trimmed) == 1
+    charge(budget, "a", 49)
+    assert len(trimmed) == 1
+    charge(budget, "a", 1)
+    assert len(trimmed) == 2
+    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5800)
+    charge(budget, "a", 50)
+    assert len(trimmed) == 2
