@@ -170,6 +170,8 @@ def _path(front: str) -> Path:
 def _without_what_varies(text: str, base: Path) -> str:
     """Returns a message in the form that the files have, without what differs from run to run."""
     today = dt.datetime.now(dt.UTC).date()
+    # An hour ago may have been yesterday.
+    near = "|".join(str(today + dt.timedelta(days)) for days in (-1, 0, 1))
     for pattern, name in (
         (rf"(?:/private)?{re.escape(str(base))}/[^/\s'\",:;]+", "<tmp>"),
         (re.escape(str(ROOT)), "<root>"),
@@ -181,7 +183,7 @@ def _without_what_varies(text: str, base: Path) -> str:
             "<id>",
         ),
         (r"\b0x[0-9a-f]{6,}", "<address>"),
-        (rf"\b{today}[T ][\d:.]+(?:Z|\+00:00)?", "<now>"),
+        (rf"\b(?:{near})[T ][\d:.]+(?:Z|\+00:00)?", "<now>"),
     ):
         text = re.sub(pattern, name, text)
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text.rstrip("\n"))
