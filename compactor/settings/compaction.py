@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Self
 
@@ -229,8 +230,29 @@ class Policy(Settings):
         f"{size_text(_STOP_PENDING_BYTES)} at least.",
     )
 
+    def check_together(self) -> None:
+        self._check(set(type(self).model_fields))
+
     @model_validator(mode="after")
-    def _together(self) -> Self:
+    def _check_told(self) -> Self:
+        self._check(self.model_fields_set)
+        return self
+
+    def _check(self, names: Set[str]) -> None:
+        """Raises `ConfigError` if two of these fields contradict each other."""
+        if {"slow_runs", "level0_trigger_runs"} <= names:
+            self._check_slow_runs()
+        if {"stop_runs", "slow_runs"} <= names and self.stop_runs <= self.slow_runs:
+            raise ConfigError(
+                STOP_RUNS,
+                f": {self.stop_runs} is not more than the {self.slow_runs} runs of ",
+                SLOW_RUNS,
+                "; raise it, or lower the other",
+            )
+        if {"stop_pending_bytes", "level1_target_bytes"} <= names:
+            self._check_pending_bytes()
+
+    def _check_slow_runs(self) -> None:
         if self.slow_runs < self.level0_trigger_runs:
             raise ConfigError(
                 SLOW_RUNS,
@@ -238,13 +260,8 @@ class Policy(Settings):
                 LEVEL0_TRIGGER_RUNS,
                 ", so writers would wait for compactions that are not due; raise it, or lower the other",
             )
-        if self.stop_runs <= self.slow_runs:
-            raise ConfigError(
-                STOP_RUNS,
-                f": {self.stop_runs} is not more than the {self.slow_runs} runs of ",
-                SLOW_RUNS,
-                "; raise it, or lower the other",
-            )
+
+    def _check_pending_bytes(self) -> None:
         if self.stop_pending_bytes < self.level1_target_bytes:
             raise ConfigError(
                 STOP_PENDING_BYTES,
@@ -253,7 +270,6 @@ class Policy(Settings):
                 LEVEL1_TARGET_BYTES,
                 ", up to which nothing has to be compacted; raise it, or lower the other",
             )
-        return self
 
     def level_target_bytes(self, level: int) -> int:
         return int(self.level1_target_bytes * self.level_multiplier ** (level - 1))

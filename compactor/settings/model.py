@@ -16,7 +16,10 @@ from compactor.settings.mistakes import first_mistake
 
 
 class Settings(BaseModel):
-    """Settings whose constructor takes values or their textual forms, and raises `ConfigError`."""
+    """Settings whose constructor takes values or their textual forms, and raises `ConfigError`.
+
+    It judges the values that it is given, and no defaults: a table may have other values in their place.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -28,6 +31,10 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise ConfigError(self._message(values, error)) from None
+
+    def check_together(self) -> None:
+        """Raises `ConfigError` if values contradict each other, defaults included. Call it once all that was
+        told is there."""
 
     @classmethod
     def _message(cls, values: dict[str, Any], error: ValidationError) -> Message:

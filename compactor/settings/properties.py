@@ -7,7 +7,8 @@ else follows the defaults of the program. What a run is told explicitly override
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from compactor.errors import ConfigError
@@ -72,9 +73,25 @@ class Override(NamedTuple):
 def changed(properties: Properties, changes: Mapping[str, object]) -> Properties:
     """Returns the properties after the changes. Pure. None unsets one, known to this program or not.
 
+    changes: see `told`. Raises what `told` raises, and `ConfigError` for values that contradict defaults.
+    """
+    result = _changed(properties, changes)
+    with _calling_properties():
+        for model in _MODELS:
+            as_told(model, result).check_together()
+    return result
+
+
+def told(changes: Mapping[str, object]) -> Properties:
+    """Returns the properties that a run is told, to be judged with those of its table. Pure.
+
     changes: values or their textual forms by name, which may be spelled as the flag is. Raises `ConfigError`
     for an unknown name, a bad value, and values that contradict each other.
     """
+    return _changed((), changes)
+
+
+def _changed(properties: Properties, changes: Mapping[str, object]) -> Properties:
     result: dict[str, Any] = dict(properties)
     named: set[str] = set()
     for given, value in changes.items():
@@ -85,9 +102,8 @@ def changed(properties: Properties, changes: Mapping[str, object]) -> Properties
         result[name] = value
     result = {name: value for name, value in result.items() if value is not None}
     for model in _MODELS:
-        stored = {name: value for name, value in result.items() if _has(model, name)}
-        settings = settings_of(model, stored)
-        result.update((name, _plain(getattr(settings, name))) for name in stored)
+        settings = as_told(model, result.items())
+        result.update((name, _plain(getattr(settings, name))) for name in settings.model_fields_set)
     return tuple(sorted(result.items()))
 
 
@@ -106,7 +122,23 @@ def pairs(given: str | Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 def told_by(properties: Properties) -> tuple[Settings, ...]:
     """Returns the settings of a run for which these properties count, whatever the table has."""
-    return tuple(tuned(model(), properties) for model in _MODELS)
+    return tuple(as_told(model, properties) for model in _MODELS)
+
+
+def as_told(model: type[_Model], properties: Iterable[tuple[str, Any]]) -> _Model:
+    """Returns the settings of a run that is told these properties. Raises `ConfigError`."""
+    values = {name: value for name, value in properties if _has(model, name)}
+    with _calling_properties():
+        return model(**values)
+
+
+@contextmanager
+def _calling_properties() -> Iterator[None]:
+    """Settings in errors are called by the names of properties, not of flags."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(str(error.message)) from None
 
 
 def tuned(given: _Model, properties: Properties) -> _Model:
@@ -117,14 +149,17 @@ def tuned(given: _Model, properties: Properties) -> _Model:
     model = type(given)
     stored = {name: value for name, value in properties if _has(model, name)}
     if not stored:
+        given.check_together()
         return given
-    told = {name: getattr(given, name) for name in given.model_fields_set}
+    own = {name: getattr(given, name) for name in given.model_fields_set}
     try:
-        return model(**{**stored, **told})
+        settings = model(**{**stored, **own})
+        settings.check_together()
     except ConfigError as error:
         raise ConfigError(
             f"{error.message}; the table's properties are: {properties_text(properties)}"
         ) from None
+    return settings
 
 
 def overrides(given: Settings, properties: Properties) -> list[Override]:
@@ -175,14 +210,6 @@ def _known(name: str) -> str:
     if (way := NO_PROPERTIES.get(name.replace("-", "_"))) is not None:
         raise ConfigError(f"{name!r} is no property: {way}")
     raise ConfigError(f"no property {name!r}; {instead_of(name, sorted(MODEL_OF))}")
-
-
-def settings_of(model: type[_Model], values: Mapping[str, Any]) -> _Model:
-    """Raises `ConfigError` that calls settings by the names of properties."""
-    try:
-        return model(**values)
-    except ConfigError as error:
-        raise ConfigError(str(error.message)) from None
 
 
 def _plain(value: Any) -> Value:

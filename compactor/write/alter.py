@@ -22,7 +22,7 @@ from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.policy import RowKind
 from compactor.settings.fields import Seconds
 from compactor.settings.model import Settings
-from compactor.settings.properties import Value, changed, settings_of
+from compactor.settings.properties import Value, as_told, changed
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -165,7 +165,7 @@ def _with_properties(table: TableMetadata, changes: Mapping[str, object]) -> Tab
                 "retention: the table has no time windows to drop; how long versions are kept is the "
                 "property retain_seconds"
             )
-        given = settings_of(_Retention, {"retention": rest.pop(RETENTION)}).retention
+        given = as_told(_Retention, [("retention", rest.pop(RETENTION))]).retention
         windows = dataclasses.replace(
             windows, retention_seconds=None if given is None else int(given)
         )

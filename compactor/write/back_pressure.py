@@ -13,7 +13,7 @@ from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
 from compactor.planner.plan import plan_compactions
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.model import Settings
-from compactor.settings.properties import Properties, tuned
+from compactor.settings.properties import Properties, changed, tuned
 from compactor.settings.writers import Reaction, WriterSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -74,7 +74,7 @@ class BackPressure:
         properties that this program does not take.
         """
         snapshot = log.refresh()
-        reaction = self._settings(WriterSettings(), snapshot).back_pressure
+        reaction = self._settings(WriterSettings, snapshot).back_pressure
         if reaction is Reaction.OFF:
             return snapshot
         debt = self._debt(snapshot)
@@ -103,19 +103,19 @@ class BackPressure:
             log.clock.sleep(_SLOW_SECONDS * share)
             log.refresh()
 
-    def _settings(self, defaults: _Model, snapshot: Snapshot) -> _Model:
-        return tuned(tuned(defaults, self._told), snapshot.properties)
+    def _settings(self, model: type[_Model], snapshot: Snapshot) -> _Model:
+        return tuned(model(), changed(snapshot.properties, dict(self._told)))
 
     def _debt(self, snapshot: Snapshot) -> Debt:
-        return debt_of(snapshot, tuned(Policy(), self._told))
+        return debt_of(snapshot, self._settings(Policy, snapshot))
 
     def _is_any_due(self, log: CommitLog) -> bool:
         """Says whether compactions run, or are due, or would be if they were not held up."""
         snapshot = log.latest
         plan = plan_compactions(
             snapshot,
-            self._settings(Policy(), snapshot),
-            self._settings(CompactionSettings(), snapshot),
+            self._settings(Policy, snapshot),
+            self._settings(CompactionSettings, snapshot),
             log.clock.now_unix_ms(),
         )
         held_up = plan.blocked or plan.refused or snapshot.quarantine

@@ -14,6 +14,7 @@ from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
 from tests.cli.test_cli import SORT_BY, Cli, cli, write_parquet
 from tests.support.tables import log_rows
+from tests.support.wording import says
 
 __all__ = ["cli"]
 
@@ -145,6 +146,19 @@ def test_a_writer_waits_by_a_threshold_of_this_run(cli: Cli, path: Path, tmp_pat
     cli("alter", path, *thresholds)
     cli("ingest", path, file)
     assert "writers should stop" in cli.err
+
+
+def test_a_threshold_of_one_ingest_is_judged_beside_those_of_the_table(
+    cli: Cli, path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "0.parquet"
+    cli("alter", path, "--set", "slow_runs=300", "--set", "stop_runs=600")
+    cli("ingest", path, file, "--set", "slow_runs=400")
+    assert cli.err == "compactor: warning: slow_runs 400 overrides the table's 300 for this run\n"
+    version = set_in(cli, path)
+    cli("ingest", path, file, "--set", "slow_runs=700", code=2)
+    says(cli.err.splitlines()[-1])
+    assert set_in(cli, path) == version
 
 
 def test_a_property_that_an_ingest_is_refused_creates_no_table(cli: Cli, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from compactor.settings.properties import (
     changed,
     overrides,
     shown,
+    told,
     tuned,
     with_sources,
 )
@@ -128,14 +129,14 @@ def test_thresholds_of_writers_stay_above_what_compactions_wait_for(runs: int, t
 
 def test_a_run_overrides_the_table_and_the_table_the_default() -> None:
     properties = changed((), {"level0_trigger_runs": 8, "compression_level": 7})
-    told = Policy(strategy=Strategy.FULL, level0_trigger_runs=5)
-    policy = tuned(told, properties)
+    own = Policy(strategy=Strategy.FULL, level0_trigger_runs=5)
+    policy = tuned(own, properties)
     assert (policy.strategy, policy.level0_trigger_runs) == (Strategy.FULL, 5)
     assert tuned(Policy(), properties).level0_trigger_runs == 8
     assert tuned(Policy(), properties).push_ratio == Policy().push_ratio
     assert tuned(CompactionSettings(), properties).compression_level == 7
     assert tuned(VacuumSettings(), properties) == VacuumSettings()
-    assert overrides(told, properties) == [("level0_trigger_runs", "5", "8")]
+    assert overrides(own, properties) == [("level0_trigger_runs", "5", "8")]
     assert overrides(Policy(level0_trigger_runs=8), properties) == []
     assert overrides(Policy(), properties) == []
 
@@ -144,6 +145,19 @@ def test_a_run_that_contradicts_the_table_is_told_what_the_table_has() -> None:
     properties = changed((), {"slow_runs": 30})
     with refuses(ConfigError, "slow_runs=30"):
         tuned(Policy(level0_trigger_runs=100), properties)
+
+
+def test_what_a_run_is_told_is_judged_with_the_table_and_not_with_defaults() -> None:
+    properties = changed((), {"slow_runs": 300, "stop_runs": 600})
+    assert told({"slow-runs": "400"}) == (("slow_runs", 400),)
+    assert tuned(Policy(slow_runs=400), properties).stop_runs == 600
+    with refuses(ConfigError, "slow_runs=300, stop_runs=600"):
+        tuned(Policy(slow_runs=700), properties)
+    with refuses(ConfigError, "700 runs"):
+        told({"slow_runs": 700, "stop_runs": 600})
+    for policy in (Policy(slow_runs=400), Policy(slow_runs=3), Policy(stop_pending_bytes=1)):
+        with refuses(ConfigError):
+            tuned(policy, ())
 
 
 def test_properties_of_a_newer_program_are_kept_and_shown_and_change_nothing() -> None:

@@ -13,7 +13,7 @@ from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.cores import usable_cores
 from compactor.rows.policy import RowPolicy, Ttl
-from compactor.settings.properties import Properties, changed
+from compactor.settings.properties import Properties, told
 from compactor.settings.writers import Reaction
 from compactor.table.metadata import TimeWindows
 from compactor.write.file_schema import OnConflict
@@ -61,11 +61,11 @@ class IngestOptions:
 
     @property
     def told(self) -> Properties:
-        """The properties that were chosen explicitly. Raises `ConfigError`."""
+        """The properties that were chosen explicitly, to be judged with the table's. Raises `ConfigError`."""
         fields = {
             "rows_per_fragment": self.rows_per_fragment,
             "max_rows_per_row_group": self.max_rows_per_row_group,
             "back_pressure": self.back_pressure,
         }
         chosen = {name: value for name, value in fields.items() if value is not None}
-        return changed(changed((), self.properties), chosen)
+        return told({**dict(told(self.properties)), **chosen})
