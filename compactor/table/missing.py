@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from compactor.common.counts import counted
 from compactor.common.setting_keys import RETAIN_SECONDS, SKIP_MISSING
@@ -19,6 +20,10 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.history import History
 from compactor.table.object_names import DATA_PREFIX
 from compactor.table.snapshot import Snapshot
+from compactor.table.version import Version
+
+_MAX_SEARCHED: Final = 1000
+"""Look through at most this many versions for the one that gave a fragment up."""
 
 
 @contextmanager
@@ -26,19 +31,21 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
     """Turns a store's error about a missing object into one that says why it is missing.
 
     key: of the fragment's object, or of the one with its deleted rows. fragment: the key of the fragment.
-    Raises `OvertakenError` if a vacuum removed the object, and `FragmentMissingError` if the newest version
+    Raises `OvertakenError` if a vacuum removed the object, or it was given up, and `FragmentMissingError` if the newest version
     needs it: then the store has said "no such object", and does not list it either. S3 answers "permission
     denied" for a missing object to callers that may not list the whole bucket, which proves no loss.
     """
     try:
         yield
     except (ObjectNotFoundError, PermissionDeniedError) as error:
-        newest = _newest_without(store, key)
+        history = History(store, readers=1)
+        newest = _newest_without(store, history, key)
         if newest is None:
             raise
         needing = [e for e in newest.fragments.all() if key in _objects_of(e)]
         if not needing:
-            raise _overtaken(store, key) from error
+            dropping = _dropping(history, fragment)
+            raise _overtaken(store, key, dropping) from error
         if isinstance(error, PermissionDeniedError):
             raise
         entry = next((e for e in needing if e.key == fragment), needing[0])
@@ -59,27 +66,47 @@ def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     return frozenset(snapshot.quarantine) | {entry.key for entry in gone}
 
 
-def _newest_without(store: Store, key: str) -> Snapshot | None:
+def _newest_without(store: Store, history: History, key: str) -> Snapshot | None:
     """Returns the newest snapshot if the store does not list the object; None if it does, or can't tell."""
     try:
         if any(info.key == key for info in store.list(key)):
             return None
-        newest = History(store, readers=1).newest(Snapshot.empty()).snapshot
+        newest = history.newest(Snapshot.empty()).snapshot
     except CompactorError:
         return None
     return newest if newest.version else None
+
+
+def _dropping(history: History, fragment: str) -> Version | None:
+    """Returns the version in which the fragment was given up; None if none of the last ones, or if the log
+    can't be read."""
+    try:
+        for number, _ in reversed(list(history.log_files())[-_MAX_SEARCHED:]):
+            version = history.read_any(number)
+            if any(entry.key == fragment for entry in version.changes.lost_fragments):
+                return version
+    except CompactorError:
+        pass
+    return None
 
 
 def _objects_of(entry: FragmentEntry) -> tuple[str, ...]:
     return (entry.key, entry.deletion.key) if entry.deletion else (entry.key,)
 
 
-def _overtaken(store: Store, key: str) -> OvertakenError:
+def _overtaken(store: Store, key: str, dropping: Version | None) -> OvertakenError:
+    """dropping: the version in which it was given up, if it was."""
+    if dropping is not None:
+        return OvertakenError(
+            f"{store.url}/{key}: no such object, and version {dropping.number} has given its rows up "
+            "(`compactor drop-fragment`): restore it from a backup, or read that version or a later one, and "
+            "changes since then"
+        )
     return OvertakenError(
         f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
         "again, and if readers take longer than the vacuum's ",
         RETAIN_SECONDS,
-        ", vacuum with a longer one. (If it was lost and dropped, earlier versions can't be read)",
+        ", vacuum with a longer one",
     )
 
 
