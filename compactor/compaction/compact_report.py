@@ -114,17 +114,18 @@ def refuse(plan: CompactionPlan) -> None:
 
 def explain_lost(report: CompactReport) -> Message:
     """Returns the message about compactions that failed for good."""
-    first = report.lost[0]
+    lost, done = report.lost, len(report.done)
+    inputs = {_inputs(s) for s in lost}
+    attempts = sum(_inputs(s) in inputs for s in report.failed)
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
         f"{counted(quarantined, 'fragment is', 'fragments are')} in quarantine now"
         if quarantined
-        else "its inputs stay live, and the next run tries again"
+        else "the inputs stay live, and the next run tries again"
     )
+    others = f", the other {counted(done, 'is', 'are')} committed" if done else ""
     return Message(
-        f"{len(report.lost):,} of {counted(len(report.done) + len(report.lost), 'compaction')} "
-        "failed for good "
-        f"after {counted(first.attempt, 'attempt')}, {state}, "
-        f"the other {counted(len(report.done), 'is', 'are')} committed. ",
-        first.outcome.failure or "",
+        f"{len(lost):,} of {counted(done + len(lost), 'compaction')} failed for good in "
+        f"{counted(attempts, 'attempt')}, {state}{others}. ",
+        lost[0].outcome.failure or "",
     )
