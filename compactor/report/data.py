@@ -294,8 +294,8 @@ class Verdict(Struct, frozen=True):
     """How a table is, in a sentence, and what to do."""
 
     text: str
-    command: str | None = None
-    """The next command; None if there is nothing to do."""
+    command: str
+    """The next command."""
     is_bad: bool = False
 
 

@@ -49,7 +49,8 @@ def verdict(table: str, head: Headline, pending: Pending) -> Verdict:
     if pending.running:
         fragments = sum(row.fragments for row in pending.running)
         return Verdict(
-            f"Compactions keep up: {counted(fragments, 'fragment is', 'fragments are')} being compacted."
+            f"Compactions keep up: {counted(fragments, 'fragment is', 'fragments are')} being compacted.",
+            f"compactor wait {place}",
         )
     if pending.blocked:
         return Verdict(
@@ -61,4 +62,7 @@ def verdict(table: str, head: Headline, pending: Pending) -> Verdict:
             f"Nothing is due, but {counted(head.deleted_rows, 'deleted row')} are still stored.",
             f"compactor compact {place} --strategy full",
         )
-    return Verdict("All is compacted: nothing is due.")
+    return Verdict(
+        "All is compacted: nothing is due. A vacuum may have old versions to remove.",
+        f"compactor vacuum {place} --dry-run",
+    )

@@ -31,9 +31,10 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
     """Turns a store's error about a missing object into one that says why it is missing.
 
     key: of the fragment's object, or of the one with its deleted rows. fragment: the key of the fragment.
-    Raises `OvertakenError` if a vacuum removed the object, or it was given up, and `FragmentMissingError` if the newest version
-    needs it: then the store has said "no such object", and does not list it either. S3 answers "permission
-    denied" for a missing object to callers that may not list the whole bucket, which proves no loss.
+    Raises `OvertakenError` if a vacuum removed the object, or it was given up, and `FragmentMissingError` if
+    the newest version needs it: then the store has said "no such object", and does not list it either. S3
+    answers "permission denied" for a missing object to callers that may not list the whole bucket, which
+    proves no loss.
     """
     try:
         yield

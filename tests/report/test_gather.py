@@ -16,7 +16,6 @@ from compactor.compaction.engine import InProcessEngine
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.planner.tree import forest, overlapping_pairs
 from compactor.read.fragment_columns import open_fragment
-from compactor.report.data import Verdict
 from compactor.settings.vacuum import VacuumSettings
 from compactor.table import commit_log
 from compactor.table.commit_log import CommitLog
@@ -266,7 +265,9 @@ def test_who_committed_what_is_told_by_host(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_verdict_is_what_matters_most() -> None:
     made = MadeUp()
     made.ingest((0, 5))
-    assert made.report().verdict == Verdict("All is compacted: nothing is due.")
+    done = made.report().verdict
+    assert done.text.startswith("All is compacted: nothing is due.")
+    assert done.command == "compactor vacuum memory://table --dry-run"
     for _ in range(9):
         made.ingest((0, 5))
     due = made.report().verdict
@@ -286,7 +287,7 @@ def test_the_verdict_is_what_matters_most() -> None:
     runs = made.report().verdict
     assert (runs.text, runs.command) == (
         "Compactions keep up: 10 fragments are being compacted.",
-        None,
+        "compactor wait memory://table",
     )
     for _ in range(30):
         made.ingest((0, 5))
