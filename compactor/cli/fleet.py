@@ -93,6 +93,12 @@ class FleetTeller:
             self._events.tell(Event("waiting", values, level=logging.WARNING))
         else:
             self._events.say("found", pattern=pattern)
+        self._count_awaited(pattern, is_awaited=is_awaited)
+
+    def forgotten(self, pattern: str) -> None:
+        self._count_awaited(pattern, is_awaited=False)
+
+    def _count_awaited(self, pattern: str, *, is_awaited: bool) -> None:
         if self._recorder is not None:
             from compactor.telemetry.metrics import mapping
 

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -26,6 +27,7 @@ from compactor.cli.spark_options import IN_PROCESS, check_engine
 from compactor.cli.tables import address_of
 from compactor.cli.telemetry import Telemetry, log_options, traces_of_environment
 from compactor.common import interrupts
+from compactor.common.foreign import shown_path
 from compactor.common.logs import is_json
 from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
@@ -41,6 +43,7 @@ from compactor.settings.model import Settings
 from compactor.settings.names import as_flag
 from compactor.settings.properties import Properties
 from compactor.settings.units import duration_text
+from compactor.stores.user_files import WILDCARDS
 from compactor.telemetry.events import Event, Events, as_line, to_log
 from compactor.telemetry.metrics.health import Health
 from compactor.telemetry.metrics.recorder import Recorder
@@ -128,8 +131,7 @@ def watch_command(
         check_fleet(config, as_json=as_json)
         return
     check_engine(master)
-    if len(set(tables)) < len(tables):
-        raise UsageError("a table is named twice")
+    _check_tables(tables)
     _check_copy(tables, destination, lake)
     master = master_of_worker(master)
     urls = [address_of(table) for table in tables]
@@ -213,6 +215,18 @@ def _check_kind(
         raise UsageError(
             f"{as_flag(given[0])}: the file of --config says it for its tables: leave it out"
         )
+
+
+def _check_tables(tables: Sequence[str]) -> None:
+    """Raises `UsageError` for a table that is named twice, and for patterns, unless a folder is named so."""
+    if len(set(tables)) < len(tables):
+        raise UsageError("a table is named twice")
+    for table in tables:
+        if not WILDCARDS.isdisjoint(table) and not Path(table).exists():
+            raise UsageError(
+                f"{shown_path(table)}: is a pattern: name it in a file of tables, as "
+                "`tables: [{at: ...}]`, and that file by --config"
+            )
 
 
 def _check_copy(tables: Sequence[str], destination: str | None, lake: LakeChoice) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -22,8 +21,8 @@ from compactor.settings.mistakes import Place, instead_of
 from compactor.settings.paths import from_folder
 from compactor.settings.properties import Properties, changed, tuned
 from compactor.settings.vacuum import VacuumSettings
+from compactor.stores.user_files import WILDCARDS
 
-_WILD: Final = re.compile(r"[*?\[]")
 _TABLE: Final = "{table}"
 _MODELS: Final = (Policy, CompactionSettings, VacuumSettings)
 _NAMES: Final = tuple(
@@ -160,7 +159,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        return bool(_WILD.search(self.at, self.folder_length))
+        return not WILDCARDS.isdisjoint(self.at[self.folder_length :])
 
 
 class FleetConfig(Struct, frozen=True, kw_only=True):

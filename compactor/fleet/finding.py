@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -17,9 +17,8 @@ from compactor.errors import CompactorError, UsageError
 from compactor.fleet.config import Entry, FleetConfig
 from compactor.stores.base import Folder
 from compactor.stores.open import open_store
+from compactor.stores.user_files import WILDCARDS
 from compactor.table.object_names import parse_version, version_key
-
-_WILDCARDS: Final = frozenset("*?[")
 
 
 class Place(NamedTuple):
@@ -51,7 +50,7 @@ class Pattern(Struct, frozen=True):
         """Opens the folder; sends no request. Raises `UsageError` for an invalid address."""
         parts = entry.at.split("/")
         own = entry.at.count("/", 0, entry.folder_length)
-        wild = (number for number in range(own, len(parts)) if _WILDCARDS & set(parts[number]))
+        wild = (number for number in range(own, len(parts)) if WILDCARDS & set(parts[number]))
         first = next(wild, len(parts))
         root = "/".join(parts[:first]) or ("/" if first else ".")
         return cls(entry, open_store(root), parts[first:])
@@ -76,7 +75,7 @@ class Pattern(Struct, frozen=True):
             return
         first, *rest = parts
         base = f"{path}/" if path else ""
-        if _WILDCARDS & set(first):
+        if WILDCARDS & set(first):
             names = [name for name in self.root.folders(base) if fnmatchcase(name, first)]
         else:
             names = [first]

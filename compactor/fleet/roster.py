@@ -99,6 +99,8 @@ class Roster:
         awaited = patterns - matched - (unknown - self._awaited)
         for pattern in sorted(awaited ^ (self._awaited & patterns)):
             self._told.awaited(pattern, is_awaited=pattern in awaited)
+        for pattern in sorted(self._awaited - patterns):
+            self._told.forgotten(pattern)
         self._awaited = awaited
 
     def _find(self, now: int) -> None:

@@ -20,6 +20,10 @@ class Told(Protocol):
         """Is told once that a pattern matches no folder, and once that it does."""
         ...
 
+    def forgotten(self, pattern: str) -> None:
+        """Is told that the file has a pattern no more that matched no folder."""
+        ...
+
     def left(self, table: str) -> None:
         """Is told that a table is no longer one of the fleet."""
         ...

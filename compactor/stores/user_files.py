@@ -15,7 +15,7 @@ from compactor.stores.keys import check_key
 from compactor.stores.open import has_objects, open_store
 from compactor.stores.resume import ResumingStream
 
-_MAGIC: Final = frozenset("*?[")
+WILDCARDS: Final = frozenset("*?[")
 _READ_BYTES: Final = 1 << 20
 """Read up to this much where the caller wants everything at once."""
 
@@ -45,7 +45,7 @@ class StoredFiles(Addresses):
     def matching(self, pattern: str) -> list[str]:
         bucket, _, key = pattern.removeprefix(self._start).partition("/")
         parts = key.split("/")
-        fixed = next((n for n, part in enumerate(parts) if _MAGIC & set(part)), None)
+        fixed = next((n for n, part in enumerate(parts) if WILDCARDS & set(part)), None)
         if fixed is None:
             return [pattern]
         store = self._store(bucket)
@@ -78,7 +78,7 @@ class StoredFiles(Addresses):
 
 
 def _before_magic(part: str) -> str:
-    return part[: min(part.index(mark) for mark in _MAGIC if mark in part)]
+    return part[: min(part.index(mark) for mark in WILDCARDS if mark in part)]
 
 
 def _matches(key: list[str], parts: list[str]) -> bool:

@@ -198,3 +198,9 @@ def test_settings_of_the_process_count_for_all_tables_of_a_fleet(file: Path) -> 
     settings = driver.settings_for(driver.log.current())
     assert (settings.spool_limit_bytes, settings.spool_directory) == (1 << 30, str(file.parent))
     assert driver.plan(driver.log.latest).specs, "the entry's level0_trigger_runs count"
+
+
+@pytest.mark.parametrize("pattern", ["lake/*", "s3://bucket/[ab]", "lake/?"])
+def test_a_pattern_as_a_table_to_watch_is_refused(cli: Cli, file: Path, pattern: str) -> None:
+    address = pattern if pattern.startswith("s3:") else file.parent / pattern
+    cli.fails(2, "watch", address, "--master", "in-process")

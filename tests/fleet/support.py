@@ -160,6 +160,9 @@ class Heard(Silent):
     def awaited(self, pattern: str, *, is_awaited: bool) -> None:
         self.events.append(("awaited" if is_awaited else "found", pattern))
 
+    def forgotten(self, pattern: str) -> None:
+        self.events.append(("forgotten", pattern))
+
     def left(self, table: str) -> None:
         self.events.append(("left", table))
 

@@ -78,6 +78,17 @@ def test_a_pattern_that_matches_nothing_is_told_once_and_when_it_does(
     assert fleet.heard.events[1:] == [("found", ALL.at), ("joined", "memory://lake/a", ALL.at)]
 
 
+def test_a_pattern_that_the_file_has_no_more_is_awaited_no_more(folder: MemoryFolder) -> None:
+    source = Settled(ALL, Entry(at="memory://lake/no-*/tables"))
+    fleet = MemoryFleet(folder, source)
+    fill(folder, "a")
+    fleet.run(60)
+    source.change(ALL)
+    fleet.run(60)
+    told = [event for event in fleet.heard.events if event[1].startswith("memory://lake/no")]
+    assert told == [(kind, "memory://lake/no-*/tables") for kind in ("awaited", "forgotten")]
+
+
 def test_a_pattern_is_not_missed_while_its_store_does_not_answer(
     folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
