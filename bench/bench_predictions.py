@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ import pyarrow as pa
 from bench.prediction_tables import Case, cases
 from bench.results import RESULTS, write_results
 from compactor.cli.spark_options import IN_PROCESS
+from compactor.settings.writers import Reaction
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.ingest import ingest_file
@@ -92,7 +94,8 @@ def ingest(url: str, table: pa.Table, case: Case, file: Path) -> None:
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=65_536)
     store = open_store(url)
-    ingest_file(store, CommitLog(store), str(file), parse_sort_schema(case.sort), case.options)
+    options = replace(case.options, back_pressure=Reaction.OFF)  # whatever is left to compact
+    ingest_file(store, CommitLog(store), str(file), parse_sort_schema(case.sort), options)
 
 
 def run(*arguments: str) -> str:
