@@ -449,16 +449,20 @@ class History:
         for number, etag in beyond:
             if number - snapshot.version > MAX_LOST_VERSIONS:
                 return
-            if (number, etag) not in self._strays and self.is_own(number, snapshot.table_id):
+            if (number, etag) in self._strays:
+                continue
+            # A copy of an earlier version proves nothing.
+            if self.own(number, snapshot.table_id) > snapshot.version:
                 raise _GapError(self._lost(snapshot.version, number, damaged))
 
-    def is_own(self, number: int, table_id: str) -> bool:
-        """Says whether the log file is a version of the table, by its own content."""
+    def own(self, number: int, table_id: str) -> int:
+        """Returns which version of the table a log file holds by its own content: one that was moved holds
+        another than its place says. 0 for a file of another table, or a damaged one."""
         try:
             version = self.read_any(number)
         except (DataError, ObjectNotFoundError):
-            return False
-        return version.number == number and version.table_id == table_id
+            return 0
+        return version.number if version.table_id == table_id else 0
 
     def _lost(self, end: int, later: int | None, damaged: list[DataError]) -> DataError:
         there = f", {version_key(later)} is there" if later else ""

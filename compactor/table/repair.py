@@ -239,6 +239,12 @@ class _Doctor:
             elif number == end + 1:
                 reason = f"version {number} may have been here: {damage}"
                 yield Finding(key, reason, is_end_named)
+            elif (held := self._history.own(number, newest.table_id)) > end:
+                self._own_beyond = number
+                reason = f"version {held} of this table, though version {number} belongs here"
+                if held == end + 1:
+                    reason += f": move it to {version_key(held)}"
+                yield Finding(key, reason, is_end_named)
             else:
                 yield Finding(key, "not a version of this table, beyond the end of its log", True)
 

@@ -353,7 +353,7 @@ def _nobody_counts_the_dead(patch: pytest.MonkeyPatch) -> None:
 
 
 def _strays_count_as_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(History, "is_own", lambda self, number, table_id: True)
+    patch.setattr(History, "own", lambda self, number, table_id: number)
 
 
 def _what_is_foreign_is_a_stray(patch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,26 @@ def test_what_is_in_the_place_of_a_version_has_to_be_that_version(
     is_usable(world, number - 1)
 
 
+@pytest.mark.parametrize("places", [1, 2, 40])
+def test_a_version_that_was_moved_is_missed_where_it_belongs(world: World, places: int) -> None:
+    """The newest version's place is empty, or taken by the one before, which is missing then."""
+    filled(world)
+    running = world.open()
+    before = running.refresh().version - 1
+    moved = world.store.objects.pop(version_key(before))
+    world.store.objects.pop(version_key(before + 1))
+    world.store.objects[version_key(before + places)] = moved
+    with refuses(DataError, version_key(before)):
+        world.open().current()
+    report = repair(world.store, apply=True)
+    assert (report.end, report.aside) == (before - 1, "")
+    [found] = report.findings
+    assert found.key == version_key(before + places)
+    assert version_key(before) in found.reason
+    world.store.objects[version_key(before)] = world.store.objects.pop(found.key)
+    assert world.open().current().version == before
+
+
 def test_the_first_version_has_to_be_the_first(world: World) -> None:
     filled(world, 2)
     put_copy(world, 2, 1)
