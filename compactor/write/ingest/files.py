@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from typing import Final, Self
 
@@ -96,6 +96,8 @@ class FilesIngest:
         self._sequence = FragmentSequence()
         self._begun: Work[_OpenFile] | None = None
         """The pending opening of the next file."""
+        self._fragments: FragmentsOfFiles | None = None
+        """The last ones, of which one may still be being stored."""
         self._agreed = Agreed()
         """Types for the columns of text files whose types differ."""
 
@@ -204,7 +206,7 @@ class FilesIngest:
             self._log, commit.snapshot, batches, self._sort, self._options
         )
         commit.check_fits(plan)
-        fragments = FragmentsOfFiles(
+        self._fragments = fragments = FragmentsOfFiles(
             self._store,
             plan,
             self._ids(),
@@ -227,6 +229,7 @@ class FilesIngest:
             resources.enter_context(older_objects_left_alone())
             resources.callback(self._reader.close)
             resources.callback(self._drop_begun)
+            resources.callback(self._drop_storing)
             self._resources = resources.pop_all()
         return self
 
@@ -252,6 +255,10 @@ class FilesIngest:
             opened = self._opened(begun)
             if opened is not None:
                 opened.batches.close()
+
+    def _drop_storing(self) -> None:
+        if self._fragments is not None:
+            self._fragments.close()
 
     def _opened(self, begun: Work[_OpenFile]) -> _OpenFile | None:
         """Returns the file opened ahead; None if that failed, since opening it again reports the error."""
@@ -399,8 +406,9 @@ def ingest_batches(
     plan, sort_of_file = _plan_of(log, snapshot, file, sort, options)
     on_rows = partial(adding.take, plan)
     fragments = FragmentsOfFiles(store, plan, ids(), pool=pool, on_rows=on_rows)
-    fragments.add(file, on_progress)
-    written = fragments.finish()
+    with closing(fragments):
+        fragments.add(file, on_progress)
+        written = fragments.finish()
     after = adding.commit(log, snapshot, plan, written.entries)
     return report_of([plan.path], written, after.version, sort_of_file)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.files.source import FileBatches
 from compactor.predicate.skipping.packed import pack
@@ -23,7 +25,7 @@ from compactor.write.ingest.plan import IngestPlan
 from compactor.write.ingest.sorting import SortedRows
 from lsm_fragment.arrays.sizes import HeldBytes
 from lsm_fragment.container.writer import FragmentSequence, FragmentWriter
-from lsm_fragment.threads import ALONE, ThreadPool
+from lsm_fragment.threads import ALONE, ThreadPool, Work
 
 _MIN_ROW_BYTES: Final = 16
 """Minimum weight of a row: its entry in the sort order, even if the row itself is smaller."""
@@ -49,17 +51,38 @@ def write_fragments(
 
     attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that overflows.
     """
-    writer = FragmentsOfFiles(store, plan, attempt_id, pool=pool)
-    writer.add(file)
-    return writer.finish()
+    with closing(FragmentsOfFiles(store, plan, attempt_id, pool=pool)) as fragments:
+        fragments.add(file)
+        return fragments.finish()
+
+
+class _DroppedError(Exception):
+    """Leaves the upload of a fragment that nobody wants any more."""
+
+
+class _Storing(Struct, frozen=True):
+    """A fragment whose rows are encoded, while the rest is done."""
+
+    work: Work[FragmentEntry]
+    entries: list[FragmentEntry]
+    """Where its entry belongs."""
+    opened: ExitStack
+    """Its upload and its writer, which the work closes."""
+
+    def drop(self) -> None:
+        if self.work.cancel():
+            with suppress(_DroppedError), self.opened:
+                raise _DroppedError
+        else:
+            self.work.wait()
 
 
 class _Held:
     """Rows that wait to be written, and the files that they complete."""
 
-    def __init__(self, entries: Sequence[FragmentEntry] = ()) -> None:
+    def __init__(self, entries: list[FragmentEntry] | None = None) -> None:
         """entries: of the same file's rows before these."""
-        self.entries = list(entries)
+        self.entries = [] if entries is None else entries
         self.paths: list[str] = []
         self.file_rows = 0
         """Rows of the files, with those in `entries`."""
@@ -81,6 +104,7 @@ class _Held:
         self.bytes += max(self._held.add(part.batch), part.rows * _MIN_ROW_BYTES)
 
     def join(self, other: _Held) -> None:
+        """Takes over rows and files, whose fragments so far are all stored."""
         self.entries += other.entries
         self.paths += other.paths
         self.file_rows += other.file_rows
@@ -94,7 +118,9 @@ class FragmentsOfFiles:
     """Writes the rows of files, which follow each other, as fragments: of small files several together.
 
     A fragment has rows of a part of a file, or of whole files: a file that fails is left out of all. If a
-    fragment fails, all files with rows in it are left out.
+    fragment fails, all files with rows in it are left out. While a fragment is compressed and stored in
+    another thread, the rows of the next one are read, sorted and encoded; what a fragment fails by there is
+    raised before the next one is stored.
     """
 
     def __init__(
@@ -126,11 +152,9 @@ class FragmentsOfFiles:
         """Files read to their end."""
         self._file: FileBatches | None = None
         """The file read last."""
-        self.paths: list[str] = []
-        """Files whose rows are all in fragments."""
-        self._entries: list[FragmentEntry] = []
-        """Of these files."""
-        self._rows = 0
+        self._done: list[_Held] = []
+        """Files whose rows are all in fragments, of which the last may not be stored yet."""
+        self._storing: _Storing | None = None
         self._written = 0
         self._summaries: dict[str, list[bytes | None]] = {}
         """Skip index summaries by column, one per row group of the current fragment."""
@@ -145,12 +169,18 @@ class FragmentsOfFiles:
         return len(self.paths) + len(self._waiting.paths)
 
     @property
+    def paths(self) -> list[str]:
+        """The files whose rows are all in fragments."""
+        return [path for held in self._done for path in held.paths]
+
+    @property
     def bytes_written(self) -> int:
+        """Bytes of the fragments that are stored."""
         return sum(entry.size_bytes for entry in self._all_entries)
 
     @property
     def _all_entries(self) -> list[FragmentEntry]:
-        return [*self._entries, *self._waiting.entries]
+        return [entry for held in (*self._done, self._waiting) for entry in held.entries]
 
     def add(
         self, file: FileBatches, on_progress: ByteProgress = lambda _done, _total: None
@@ -171,8 +201,11 @@ class FragmentsOfFiles:
                 own.add(head)
                 if own.rows >= limit or own.memory >= self._options.buffer_bytes:
                     self._write_waiting()
-                    own = _Held([*own.entries, *self._write_windows(own, [file.path])])
+                    self._write_windows(own, [file.path])
+                    own = _Held(own.entries)
             on_progress(file.bytes_consumed, file.bytes_total)
+        if self._storing is not None and self._storing.entries is own.entries:
+            self._settle()
         if not self._fits_waiting(own):
             self._write_waiting()
         own.paths, own.file_rows = [file.path], rows
@@ -186,14 +219,22 @@ class FragmentsOfFiles:
         If it raises, or `add` did, the next call finishes without the files with rows in what failed.
         """
         self._write_waiting()
+        self._settle()
         if self._skips:
             create_own(self._store, self._skips_key, b"".join(self._skips))
-        return WrittenFragments(self._entries, self._rows)
+        return WrittenFragments(self._all_entries, sum(held.file_rows for held in self._done))
 
     def discard(self) -> None:
         """Removes the fragments written."""
+        self.close()
         for entry in self._all_entries:
             self._store.delete(entry.key)
+
+    def close(self) -> None:
+        """Ends what is being stored. Idempotent."""
+        storing, self._storing = self._storing, None
+        if storing is not None:
+            storing.drop()
 
     def _is_enough(self, held: _Held) -> bool:
         return held.rows >= self._enough_rows or held.bytes >= self._enough_bytes
@@ -208,68 +249,104 @@ class FragmentsOfFiles:
 
     def _write_waiting(self) -> None:
         held, self._waiting = self._waiting, _Held()
-        written = self._write_windows(held, held.paths) if held.rows else []
-        self._entries += [*held.entries, *written]
-        self._rows += held.file_rows
-        self.paths += held.paths
+        if held.rows:
+            self._write_windows(held, held.paths)
+        held.parts = []
+        self._done.append(held)
 
-    def _write_windows(self, held: _Held, paths: Sequence[str]) -> list[FragmentEntry]:
+    def _write_windows(self, held: _Held, paths: Sequence[str]) -> None:
         """Writes one fragment, or one per time window of the rows."""
         windows = self._metadata.windows
-        try:
-            if windows is None:
-                return [self._write_fragment(held.parts, None, paths)]
-            parts: dict[int | None, list[IncomingRows]] = {}
+        parts: dict[int | None, list[IncomingRows]] = {}
+        if windows is None:
+            parts[None] = held.parts
+        else:
             for rows in held.parts:
                 for window, places in rows_by_window(rows.batch, windows):
                     parts.setdefault(window, []).append(rows.take(places))
-            return [self._write_fragment(part, window, paths) for window, part in parts.items()]
+        try:
+            for window, part in parts.items():
+                self._write_fragment(part, window, paths, held.entries)
         except FoldError as error:
             text = f"{names_of_files(paths)}: {error}"
             raise FoldError(text, column=error.column, row=error.row) from None
 
     def _write_fragment(
-        self, rows: list[IncomingRows], window: int | None, paths: Sequence[str]
-    ) -> FragmentEntry:
+        self,
+        rows: list[IncomingRows],
+        window: int | None,
+        paths: Sequence[str],
+        entries: list[FragmentEntry],
+    ) -> None:
+        """Encodes the rows of a fragment, and begins to store it.
+
+        entries: gets its entry once it is stored. Raises what the fragment before failed by.
+        """
         schema, sort = self._schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
-        with (
-            self._store.start_upload(key) as upload,
-            FragmentWriter(
-                upload,
-                schema,
-                sort,
-                self._options.writer,
-                spool_memory_bytes=self._options.spool_memory_bytes,
-                on_row_group=self._summarise,
-                pool=self._pool,
-                sequence=self._sequence,
-            ) as writer,
-        ):
+        with ExitStack() as opened:
+            upload = opened.enter_context(self._store.start_upload(key))
+            writer = opened.enter_context(
+                FragmentWriter(
+                    upload,
+                    schema,
+                    sort,
+                    self._options.writer,
+                    spool_memory_bytes=self._options.spool_memory_bytes,
+                    on_row_group=self._summarise,
+                    pool=self._pool,
+                    sequence=self._sequence,
+                )
+            )
             row_statistics = RowStatistics()
             in_order = SortedRows(rows, schema, self._metadata, self._rule)
             for columns in in_order.columns():
                 keys = [columns[column.column] for column in sort]
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
-            written = writer.finish()
-            summary = written.summary
-            name = names_of_files(paths)
-            check_stored(name, summary.rows, in_order.row_hash, summary.row_hash)
-            if self._file is not None:
-                self._file.before_waiting()
-            upload.complete()
-        self._written += 1
-        return FragmentEntry.from_summary(
-            key,
-            written.summary,
-            size_bytes=written.bytes_written,
-            level=0,
-            run=key,
-            window=window,
-            row_statistics=row_statistics,
-            skip_index=self._take_skips(),
-        )
+            writer.end_rows()
+            self._settle()
+            expected, skip_index, file = in_order.row_hash, self._take_skips(), self._file
+            self._written += 1
+            left = opened.pop_all()
+
+        def store() -> FragmentEntry:
+            with left:
+                written = writer.finish()
+                summary = written.summary
+                check_stored(names_of_files(paths), summary.rows, expected, summary.row_hash)
+                if file is not None:
+                    file.before_waiting()
+                upload.complete()
+            return FragmentEntry.from_summary(
+                key,
+                summary,
+                size_bytes=written.bytes_written,
+                level=0,
+                run=key,
+                window=window,
+                row_statistics=row_statistics,
+                skip_index=skip_index,
+            )
+
+        if self._pool.threads > 1:
+            work = self._pool.begin(store)
+        else:
+            work = Work(store)
+            work.do()
+        self._storing = _Storing(work, entries, left)
+
+    def _settle(self) -> None:
+        """Waits until the last fragment is stored; if it failed, leaves its files out, and raises why."""
+        storing, self._storing = self._storing, None
+        if storing is None:
+            return
+        try:
+            storing.entries.append(self._pool.wait(storing.work))
+        except BaseException:
+            self._done = [held for held in self._done if held.entries is not storing.entries]
+            storing.drop()
+            raise
 
     def _summarise(self, columns: dict[str, pa.Array]) -> None:
         spec = self._metadata.skips

@@ -181,10 +181,14 @@ class FragmentWriter:
         self._pending.append({name: columns[name] for name in self._emitter.header.schema.names})
         self._cut(final=False)
 
-    def finish(self) -> WrittenFragment:
-        """Writes the pending rows, the other columns and the footer."""
+    def end_rows(self) -> None:
+        """Encodes the pending rows: no others follow. Another thread may then call `finish`."""
         if self._pending.rows:
             self._cut(final=True)
+
+    def finish(self) -> WrittenFragment:
+        """Writes the pending rows, the other columns and the footer."""
+        self.end_rows()
         self._write_group()
         for name in self._others:
             self._copy_column(name)
