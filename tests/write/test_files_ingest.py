@@ -24,6 +24,7 @@ from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, IngestReport, files
+from lsm_fragment.container.open import open_fragment
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.faults import Refuse, calls
@@ -358,18 +359,61 @@ def test_files_with_rows_in_a_fragment_that_fails_are_left_out_whole(
     _check_added(store, reports, paths, before[:added])
 
 
-def test_files_whose_fragment_cannot_be_stored_are_not_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_whose_fragment_cannot_be_stored_are_not_reported(
+    tmp_path: Path, threads: int
+) -> None:
     tables = [log_rows(rows, rows).sort_by("id") for rows in (50, 20, 21, 22)]
     paths = list(map(str, write(tmp_path, *tables)))
     store, reports = MemoryStore(), list[IngestReport]()
     store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(2))
-    options = IngestOptions(writer=WriterOptions(max_rows=100))
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
     with (
         FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
         pytest.raises(PermissionDeniedError),
     ):
         reports.extend(ingest.add(paths))
     _check_added(store, reports, paths, tables[:1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_a_fragment_that_fails_while_the_next_file_is_read_leaves_its_file_out(
+    tmp_path: Path, threads: int, failing: int
+) -> None:
+    tables = [log_rows(60, seed).sort_by("id") for seed in range(4)]
+    paths = list(map(str, write(tmp_path, *tables)))
+    store, reports = MemoryStore(), list[IngestReport]()
+    store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(failing))
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, tables[: failing - 1])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("together", [False, True])
+def test_what_an_ingest_that_ends_early_was_storing_is_whole_or_gone(
+    tmp_path: Path, threads: int, together: bool
+) -> None:
+    *good, bad = write(tmp_path, *(log_rows(60, seed) for seed in range(4)))
+    bad.write_bytes(b"no Parquet")
+    store = LocalStore(tmp_path / "table")
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(InputError),
+    ):
+        list(ingest.add(list(map(str, [*good, bad])), in_one_commit=together))
+    data = list((tmp_path / "table" / "data").iterdir())
+    for path in data:
+        with open_fragment(path) as fragment:
+            assert pa.table(fragment).num_rows == 60
+    live = CommitLog(store).refresh().fragments
+    assert len(live) == (0 if together else 3)
 
 
 def _check_added(

@@ -8,12 +8,12 @@ the same rows however the rows are batched.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -91,6 +91,8 @@ class FragmentSequence:
 
     def __init__(self) -> None:
         self.precedents: dict[str, Precedent] = {}
+        self.encoding: Work[Any] | None = None
+        """Encodes the last row group, after which the precedents are those of the next one."""
         self._header: FragmentHeader | None = None
 
     def header(self, schema: pa.Schema, sort: SortSchema, options: WriterOptions) -> FragmentHeader:
@@ -130,13 +132,13 @@ class FragmentWriter:
 
         sequence: that of the fragments that the writer continues.
 
-        pool: encodes the columns of a row group, and compresses heavy ones while the next row group is
-        encoded; the bytes are the same for any number of threads.
+        pool: encodes the columns of a row group while the caller makes the next one, and compresses heavy
+        ones while that is encoded; the bytes are the same for any number of threads.
         """
         self._pool = pool
         self._on_row_group = on_row_group
         self._options = options or WriterOptions()
-        sequence = FragmentSequence() if sequence is None else sequence
+        self._sequence = sequence = FragmentSequence() if sequence is None else sequence
         header = sequence.header(schema, sort, self._options)
         self._emitter = FragmentEmitter(sink, header)
         self._values = ValueCheck()
@@ -146,11 +148,12 @@ class FragmentWriter:
         self._pending = Pending()
         self._rows = 0
         """Rows of the row groups so far."""
+        self._encoding: _Group | None = None
+        """The last row group, while its chunks are encoded."""
         self._encoded: _Group | None = None
-        """The last row group, while its chunks are compressed."""
+        """The one before, or the last one, while its chunks are compressed."""
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
-        self._precedents = sequence.precedents
         self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -182,13 +185,14 @@ class FragmentWriter:
         self._cut(final=False)
 
     def end_rows(self) -> None:
-        """Encodes the pending rows: no others follow. Another thread may then call `finish`."""
+        """Begins to encode the pending rows: no others follow. Another thread may then call `finish`."""
         if self._pending.rows:
             self._cut(final=True)
 
     def finish(self) -> WrittenFragment:
         """Writes the pending rows, the other columns and the footer."""
         self.end_rows()
+        self._end_encoding()
         self._write_group()
         for name in self._others:
             self._copy_column(name)
@@ -208,8 +212,9 @@ class FragmentWriter:
         self._close()
 
     def _close(self) -> None:
-        if self._encoded is not None:
-            self._encoded.drop()
+        for group in (self._encoding, self._encoded):
+            if group is not None:
+                group.drop()
         self._spool.close()
 
     def _check_order(self, columns: Mapping[str, pa.Array]) -> None:
@@ -238,15 +243,34 @@ class FragmentWriter:
         names = [*self._keys, *self._others]
         group = _Group(self._rows, key_at(keys, 0), key_at(keys, rows - 1), _RowNumbers(rows))
         self._rows += rows
-        encode = partial(self._chunk, group, columns)
-        group.chunks = self._pool.each(encode, names, [columns[name].nbytes for name in names])
+        sizes = [columns[name].nbytes for name in names]
+        encode = partial(self._pool.each, partial(self._chunk, group, columns), names, sizes)
+        self._end_encoding()
+        if (before := self._sequence.encoding) is not None:  # of another fragment
+            self._pool.finish(before)
+        if self._pool.threads > 1:
+            group.encoding = self._pool.begin(encode)
+        else:
+            group.encoding = Work(encode)
+            group.encoding.do()
+        self._encoding, self._sequence.encoding = group, group.encoding
         if self._on_row_group is not None:
             self._on_row_group(columns)
-        # Heavy chunks are compressed while the next row group is encoded.
+        if self._pool.threads == 1:
+            self._end_encoding()
+            self._write_group()
+
+    def _end_encoding(self) -> None:
+        """Waits for the row group that is still being encoded, if there is one. Its heavy chunks are then
+        compressed while the next one is encoded."""
+        if (group := self._encoding) is None:
+            return
+        self._encoding = None
+        encoding, group.encoding = group.encoding, None
+        assert encoding is not None
+        group.chunks = self._pool.wait(encoding)
         self._write_group()
         self._encoded = group
-        if self._pool.threads == 1:
-            self._write_group()
 
     def _write_group(self) -> None:
         """Writes the row group that is still being compressed, if there is one."""
@@ -267,7 +291,7 @@ class FragmentWriter:
         array = columns[name]
         coded, coding = self._coded(name, array)
         with group.naming(name):
-            precedent = self._precedents.setdefault(name, Precedent())
+            precedent = self._sequence.precedents.setdefault(name, Precedent())
             encoded = encode_chunk(coded, coding=coding, precedent=precedent)
         rest = partial(self._compressed, group, name, array, encoded, coding)
         if self._pool.threads > 1 and array.nbytes >= _COMPRESSED_APART_BYTES:
@@ -314,6 +338,7 @@ class _Group(Struct):
     first_key: Bound
     last_key: Bound
     numbers: _RowNumbers
+    encoding: Work[Sequence[Work[Chunk]]] | None = None
     chunks: Sequence[Work[Chunk]] = ()
 
     @contextmanager
@@ -329,6 +354,10 @@ class _Group(Struct):
             ) from error
 
     def drop(self) -> None:
+        if self.encoding is not None and not self.encoding.cancel():
+            self.encoding.wait()
+            with suppress(Exception):
+                self.chunks = self.encoding.take()
         for chunk in self.chunks:
             chunk.drop()
 
