@@ -32,7 +32,9 @@ from lsm_fragment.keys.normalised import (
 Columns = Mapping[str, pa.Array]
 _MAX_SOURCES: Final = 1 << 16
 _TAKEN_ROWS: Final = 16_384
-"""Copy rows in sort order in slices of this size, to bound memory."""
+"""Copy rows in sort order in slices of this size, to bound memory, ..."""
+_TAKEN_BYTES: Final = 16 << 20
+"""... and at once if no column is larger: they make a row group, of which slices would be copied again."""
 
 
 class SortedRows:
@@ -74,8 +76,10 @@ class SortedRows:
         if self._rule.merges:
             yield self._merged(arrays, order)
             return
-        for start in range(0, len(order), _TAKEN_ROWS):
-            places = order[start : start + _TAKEN_ROWS]
+        heaviest_bytes = max(array.nbytes for array in arrays.values())
+        step = _TAKEN_ROWS if heaviest_bytes > _TAKEN_BYTES else len(order)
+        for start in range(0, len(order), step):
+            places = order[start : start + step]
             yield {name: take(array, places) for name, array in arrays.items()}
 
     def _gathered(self, pieces: Sequence[Columns], order: I64) -> Columns:
