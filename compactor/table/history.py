@@ -446,14 +446,15 @@ class History:
     def _check_nothing_lost(
         self, snapshot: Snapshot, beyond: Sequence[tuple[int, str]], damaged: list[DataError]
     ) -> None:
-        for number, etag in beyond:
-            if number - snapshot.version > MAX_LOST_VERSIONS:
+        end = snapshot.version
+        for place, (number, etag) in enumerate(beyond):
+            if place and number - end > MAX_LOST_VERSIONS:
                 return
             if (number, etag) in self._strays:
                 continue
-            # A copy of an earlier version proves nothing.
-            if self.own(number, snapshot.table_id) > snapshot.version:
-                raise _GapError(self._lost(snapshot.version, number, damaged))
+            # A copy of an earlier version proves nothing, and one far beyond was never committed.
+            if end < self.own(number, snapshot.table_id) <= end + MAX_LOST_VERSIONS:
+                raise _GapError(self._lost(end, number, damaged))
 
     def own(self, number: int, table_id: str) -> int:
         """Returns which version of the table a log file holds by its own content: one that was moved holds

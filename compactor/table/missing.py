@@ -18,12 +18,12 @@ from compactor.errors import (
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.history import History
-from compactor.table.object_names import DATA_PREFIX
+from compactor.table.object_names import DATA_PREFIX, base_version
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Version
 
-_MAX_SEARCHED: Final = 1000
-"""Look through at most this many versions for the one that gave a fragment up."""
+_MAX_SEARCHED: Final = 100
+"""Look through at most this many versions, the newest first, for the one that removed a fragment."""
 
 
 @contextmanager
@@ -79,13 +79,15 @@ def _newest_without(store: Store, history: History, key: str) -> Snapshot | None
 
 
 def _dropping(history: History, fragment: str) -> Version | None:
-    """Returns the version in which the fragment was given up; None if none of the last ones, or if the log
-    can't be read."""
+    """Returns the version that removed the fragment last, if it gave it up; None if it did not, or can't be
+    told."""
     try:
-        for number, _ in reversed(list(history.log_files())[-_MAX_SEARCHED:]):
-            version = history.read_any(number)
-            if any(entry.key == fragment for entry in version.changes.lost_fragments):
-                return version
+        numbers = [number for number, _ in history.log_files(base_version(fragment) or 0)]
+        for number in reversed(numbers[-_MAX_SEARCHED:]):
+            changes = (version := history.read_any(number)).changes
+            if fragment in changes.removes:
+                lost = {entry.key for entry in changes.lost_fragments}
+                return version if fragment in lost else None
     except CompactorError:
         pass
     return None

@@ -121,9 +121,11 @@ def repair(
         return report
     if report.after.error:
         raise DataError(f"{report.after.error}; nothing was put aside")
-    if report.after.version == 0 and any(base_version(i.key) for i in store.list(DATA_PREFIX)):
+    if report.after.version == 0 and any(
+        base_version(info.key) is not None for info in store.list(DATA_PREFIX)
+    ):
         raise DataError(
-            f"{store.url}: no log would be left, but {DATA_PREFIX} has fragments of later versions; restore "
+            f"{store.url}: no log would be left, but {DATA_PREFIX} has fragments of its versions; restore "
             "the log from a backup; nothing was put aside"
         )
     if report.floor:
@@ -222,31 +224,41 @@ class _Doctor:
 
     def _beyond(self, newest: Snapshot, is_end_named: bool) -> Iterator[Finding]:
         """Yields what lies after the end of the log."""
-        end = newest.version
+        end, table_id = newest.version, newest.table_id
         for number in self._listing.beyond(end):
             key = version_key(number)
             try:
-                damage = self._damage(number, newest.table_id)
+                # Without a first version, the first file tells which table this is.
+                table_id = table_id or self._table_of(number)
+                held = self._history.own(number, table_id)
+                damage = self._damage(number, table_id)
             except StoreUnreachableError:
                 raise
             except StoreError as error:
                 yield Finding(key, f"{_REFUSED} ({error})", False)
                 continue
+            if held > end:
+                self._own_beyond = max(self._own_beyond, held)
             if damage is None:
-                self._own_beyond = number
                 reason = f"a version of this table, but version {end + 1} is missing"
                 yield Finding(key, reason, is_end_named)
             elif number == end + 1:
                 reason = f"version {number} may have been here: {damage}"
                 yield Finding(key, reason, is_end_named)
-            elif (held := self._history.own(number, newest.table_id)) > end:
-                self._own_beyond = number
+            elif held > end:
                 reason = f"version {held} of this table, though version {number} belongs here"
                 if held == end + 1:
                     reason += f": move it to {version_key(held)}"
                 yield Finding(key, reason, is_end_named)
             else:
                 yield Finding(key, "not a version of this table, beyond the end of its log", True)
+
+    def _table_of(self, number: int) -> str:
+        """Returns the table of a log file, by its content; nothing if it can't be read."""
+        try:
+            return self._history.read_any(number).table_id
+        except (DataError, ObjectNotFoundError):
+            return ""
 
     def _damage(self, number: int, table_id: str) -> str | None:
         """Returns why a log file is not this version of the table; None if it is."""

@@ -169,7 +169,7 @@ def test_what_is_in_the_place_of_a_version_has_to_be_that_version(
     is_usable(world, number - 1)
 
 
-@pytest.mark.parametrize("places", [1, 2, 40])
+@pytest.mark.parametrize("places", [1, 2, 40, FAR])
 def test_a_version_that_was_moved_is_missed_where_it_belongs(world: World, places: int) -> None:
     """The newest version's place is empty, or taken by the one before, which is missing then."""
     filled(world)
@@ -185,8 +185,31 @@ def test_a_version_that_was_moved_is_missed_where_it_belongs(world: World, place
     [found] = report.findings
     assert found.key == version_key(before + places)
     assert version_key(before) in found.reason
+    assert repair(world.store, end_at=before - 1).given_up == before
     world.store.objects[version_key(before)] = world.store.objects.pop(found.key)
     assert world.open().current().version == before
+
+
+@pytest.mark.parametrize("place", [2, 3, 900, FAR])
+def test_an_only_version_that_was_moved_stays_a_version_of_its_table(
+    world: World, place: int
+) -> None:
+    filled(world, 1)
+    world.store.objects[version_key(place)] = world.store.objects.pop(version_key(1))
+    with refuses(DataError, version_key(1)):
+        world.open().current()
+    report = repair(world.store, apply=True)
+    assert (report.aside, [f.key for f in report.findings]) == ("", [version_key(place)])
+    assert version_key(1) in report.findings[0].reason
+
+
+def test_a_version_in_the_place_of_the_one_before_is_given_up_by_its_own_number(
+    world: World,
+) -> None:
+    filled(world)
+    end = world.open().current().version
+    world.store.objects[version_key(end - 1)] = world.store.objects.pop(version_key(end))
+    assert repair(world.store, end_at=end - 2).given_up == end
 
 
 def test_the_first_version_has_to_be_the_first(world: World) -> None:
