@@ -218,15 +218,26 @@ def _check_kind(
 
 
 def _check_tables(tables: Sequence[str]) -> None:
-    """Raises `UsageError` for a table that is named twice, and for patterns, unless a folder is named so."""
+    """Raises `UsageError` for a table that is named twice, and for a pattern."""
     if len(set(tables)) < len(tables):
         raise UsageError("a table is named twice")
-    for table in tables:
-        if not WILDCARDS.isdisjoint(table) and not Path(table).exists():
+    for number, table in enumerate(tables, 1):
+        if _is_pattern(table):
             raise UsageError(
-                f"{shown_path(table)}: is a pattern: name it in a file of tables, as "
+                f"table {number}, {shown_path(table)}: is a pattern: name it in a file of tables, as "
                 "`tables: [{at: ...}]`, and that file by --config"
             )
+
+
+def _is_pattern(table: str) -> bool:
+    """Says whether an address has a wildcard: on a local disk in a name that no folder has, elsewhere a star,
+    as names of objects may have the others."""
+    scheme, _, rest = table.partition("://")
+    if rest and scheme != "file":
+        return "*" in rest
+    path = Path(rest or table)
+    wild = [each for each in (path, *path.parents) if not WILDCARDS.isdisjoint(each.name)]
+    return bool(wild) and not wild[-1].exists()
 
 
 def _check_copy(tables: Sequence[str], destination: str | None, lake: LakeChoice) -> None:

@@ -68,10 +68,16 @@ class CompactReport:
 
     @property
     def lost(self) -> list[FinishedCompaction]:
-        """The last failed attempt of each compaction that never succeeded."""
+        """The last failed attempt at inputs that never succeeded, also with others beside them."""
         done = {key for s in self.done for key in _inputs(s)}
-        last = {_inputs(s): s for s in self.failed if not done.issuperset(_inputs(s))}
-        return list(last.values())
+        tried_later = set[str]()
+        last: list[FinishedCompaction] = []
+        for attempt in reversed(self.failed):
+            inputs = _inputs(attempt)
+            if not done.issuperset(inputs) and tried_later.isdisjoint(inputs):
+                last.append(attempt)
+            tried_later.update(inputs)
+        return last[::-1]
 
     @property
     def predicted(self) -> Estimate:
@@ -115,8 +121,6 @@ def refuse(plan: CompactionPlan) -> None:
 def explain_lost(report: CompactReport) -> Message:
     """Returns the message about compactions that failed for good."""
     lost, done = report.lost, len(report.done)
-    inputs = {_inputs(s) for s in lost}
-    attempts = sum(_inputs(s) in inputs for s in report.failed)
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
         f"{counted(quarantined, 'fragment is', 'fragments are')} in quarantine now"
@@ -125,7 +129,7 @@ def explain_lost(report: CompactReport) -> Message:
     )
     others = f", the other {counted(done, 'is', 'are')} committed" if done else ""
     return Message(
-        f"{len(lost):,} of {counted(done + len(lost), 'compaction')} failed for good in "
-        f"{counted(attempts, 'attempt')}, {state}{others}. ",
+        f"{len(lost):,} of {counted(done + len(lost), 'compaction')} failed for good after "
+        f"{counted(len(report.failed), 'failed attempt')}, {state}{others}. ",
         lost[0].outcome.failure or "",
     )

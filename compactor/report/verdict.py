@@ -63,6 +63,6 @@ def verdict(table: str, head: Headline, pending: Pending) -> Verdict:
             f"compactor compact {place} --strategy full",
         )
     return Verdict(
-        "All is compacted: nothing is due. A vacuum may have old versions to remove.",
+        "All is compacted: nothing is due.",
         f"compactor vacuum {place} --dry-run",
     )

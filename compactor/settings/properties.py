@@ -156,10 +156,25 @@ def tuned(given: _Model, properties: Properties) -> _Model:
         settings = model(**{**stored, **own})
         settings.check_together()
     except ConfigError as error:
-        raise ConfigError(
-            f"{error.message}; the table's properties are: {properties_text(properties)}"
-        ) from None
+        raise _beside(error, properties) from None
     return settings
+
+
+def _beside(error: ConfigError, properties: Properties) -> ConfigError:
+    return ConfigError(
+        f"{error.message}; the table's properties are: {properties_text(properties)}"
+    )
+
+
+def beside(properties: Properties, told: Properties) -> Properties:
+    """Returns a table's properties with those that a run is told in their place.
+
+    Raises `ConfigError` if the two contradict each other.
+    """
+    try:
+        return changed(properties, dict(told))
+    except ConfigError as error:
+        raise (_beside(error, properties) if properties else error) from None
 
 
 def overrides(given: Settings, properties: Properties) -> list[Override]:

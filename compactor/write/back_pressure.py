@@ -13,7 +13,7 @@ from compactor.planner.debt import SLOW_SCORE, Debt, Pressure, debt_of
 from compactor.planner.plan import plan_compactions
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.settings.model import Settings
-from compactor.settings.properties import Properties, changed, tuned
+from compactor.settings.properties import Properties, beside, tuned
 from compactor.settings.writers import Reaction, WriterSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
@@ -104,7 +104,7 @@ class BackPressure:
             log.refresh()
 
     def _settings(self, model: type[_Model], snapshot: Snapshot) -> _Model:
-        return tuned(model(), changed(snapshot.properties, dict(self._told)))
+        return tuned(model(), beside(snapshot.properties, self._told))
 
     def _debt(self, snapshot: Snapshot) -> Debt:
         return debt_of(snapshot, self._settings(Policy, snapshot))

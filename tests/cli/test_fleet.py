@@ -12,6 +12,7 @@ from compactor import Table
 from compactor.cli.fleet import Opening
 from compactor.cli.output import human_bytes
 from compactor.cli.telemetry import Telemetry
+from compactor.cli.watch import _check_tables
 from compactor.fleet.config import load_fleet
 from compactor.fleet.finding import found, patterns_of
 from compactor.fleet.member import Member
@@ -200,7 +201,13 @@ def test_settings_of_the_process_count_for_all_tables_of_a_fleet(file: Path) -> 
     assert driver.plan(driver.log.latest).specs, "the entry's level0_trigger_runs count"
 
 
-@pytest.mark.parametrize("pattern", ["lake/*", "s3://bucket/[ab]", "lake/?"])
+@pytest.mark.parametrize("pattern", ["lake/*", "s3://bucket/*/logs", "lake/[ab]/logs"])
 def test_a_pattern_as_a_table_to_watch_is_refused(cli: Cli, file: Path, pattern: str) -> None:
     address = pattern if pattern.startswith("s3:") else file.parent / pattern
     cli.fails(2, "watch", address, "--master", "in-process")
+
+
+def test_a_folder_may_be_called_like_a_pattern(tmp_path: Path) -> None:
+    (tmp_path / "logs[1]").mkdir()
+    for table in (tmp_path / "logs[1]", f"file://{tmp_path}/logs[1]/new", "s3://bucket/logs[1]"):
+        _check_tables([str(table)])

@@ -127,18 +127,28 @@ def test_charges_of_many_threads_never_pass_their_thresholds() -> None:
 def test_heaps_are_trimmed_once_much_was_charged_and_more_is_resident_than_that(
     monkeypatch: pytest.MonkeyPatch, charge: Callable[[MemoryBudget, str, int], None]
 ) -> None:
+    resident, returned = [5000], [100]
     trimmed: list[int] = []
-    monkeypatch.setattr(trimmer, "trim", lambda: trimmed.append(1))
+
+    def trim() -> None:
+        trimmed.append(resident[0])
+        resident[0] -= returned[0]
+
+    monkeypatch.setattr(trimmer, "trim", trim)
     monkeypatch.setattr(trimmer, "_LOOK_SECONDS", math.inf)
-    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5000)
+    monkeypatch.setattr(trimmer, "resident_bytes", lambda: resident[0])
     budget = budget_of(a=None)
-    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5801)
-    charge(budget, "a", 1)  # the first look: one byte is in use
-    assert len(trimmed) == 1
-    charge(budget, "a", 49)
-    assert len(trimmed) == 1
+    resident[0] = 5900
+    charge(budget, "a", 1)  # the first look
+    assert trimmed == [5900]
+    resident[0] = 5900
+    charge(budget, "a", 199)
+    assert trimmed == [5900]
     charge(budget, "a", 1)
-    assert len(trimmed) == 2
-    monkeypatch.setattr(trimmer, "resident_bytes", lambda: 5800)
-    charge(budget, "a", 50)
-    assert len(trimmed) == 2
+    assert trimmed == [5900, 5900]
+    charge(budget, "a", 200)
+    assert trimmed == [5900, 5900], "5800 is not beyond the soft limit"
+    resident[0], returned[0] = 6000, 0
+    charge(budget, "a", 200)
+    charge(budget, "a", 200)
+    assert trimmed == [5900, 5900, 6000], "what a trim does not return is not asked for again"

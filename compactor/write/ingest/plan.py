@@ -13,7 +13,7 @@ from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
 from compactor.settings.fragments import FragmentSettings
-from compactor.settings.properties import changed, tuned
+from compactor.settings.properties import beside, tuned
 from compactor.settings.units import duration_text
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
@@ -62,7 +62,7 @@ def plan_ingest(
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
     if snapshot.metadata is None:
         metadata = replace(metadata, properties=told)
-    sizes = tuned(FragmentSettings(), changed(metadata.properties, dict(told)))
+    sizes = tuned(FragmentSettings(), beside(metadata.properties, told))
     options = dataclasses.replace(options, writer=sizes.writer_options(options.writer))
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
