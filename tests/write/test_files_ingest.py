@@ -651,6 +651,21 @@ def test_types_that_differ_follow_the_policy_of_conflicts_whatever_file_is_bad(
     assert [row["v"] for row in rows][:2] == ["1", "1.5"]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_was_written_with_other_types_is_removed(tmp_path: Path, threads: int) -> None:
+    paths = [tmp_path / f"{number}.csv" for number in range(4)]
+    for path in paths:
+        value = "1.5" if path == paths[-1] else "1"
+        path.write_text("k,v\n" + "".join(f"{row},{value}\n" for row in range(60)))
+    store = MemoryStore()
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
+    with FilesIngest(store, CommitLog(store), parse_sort_schema("k"), options) as ingest:
+        reports = list(ingest.add([str(path) for path in paths]))
+    assert sum(report.rows for report in reports) == 240
+    stored = {key for key in store.objects if key.endswith(".frag")}
+    assert stored == set(CommitLog(store).refresh().fragments)
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_table_that_exists_keeps_its_types(tmp_path: Path, together: bool) -> None:
     ingest_all(tmp_path, {"0.csv": "k,v\n0,0\n"}, together=False)

@@ -226,7 +226,8 @@ class FragmentsOfFiles:
 
     def discard(self) -> None:
         """Removes the fragments written."""
-        self.close()
+        with suppress(Exception):  # what fails leaves nothing to remove
+            self._settle()
         for entry in self._all_entries:
             self._store.delete(entry.key)
 
@@ -306,7 +307,9 @@ class FragmentsOfFiles:
                 writer.write_sorted(columns)
             writer.end_rows()
             self._settle()
-            expected, skip_index, file = in_order.row_hash, self._take_skips(), self._file
+            expected, skip_index = in_order.row_hash, self._take_skips()
+            # A caller that has the core for itself begins the next file when it waits for the disk.
+            file = self._file if self._pool.threads == 1 else None
             self._written += 1
             left = opened.pop_all()
 
