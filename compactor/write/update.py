@@ -8,7 +8,7 @@ key. After a lost race the update begins again with the newest version.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -106,8 +106,9 @@ class _Update:
         fragments = FragmentsOfFiles(
             self._store, plan, self._ids(), pool=self._pool, on_rows=self._told
         )
-        fragments.add(file)
-        written = fragments.finish()
+        with closing(fragments):
+            fragments.add(file)
+            written = fragments.finish()
         if written.rows != found and not snapshot.table.rows.merges:
             raise DataError(
                 f"{self._store.url}: {found:,} rows match the condition and {written.rows:,} were read; "

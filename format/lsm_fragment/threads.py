@@ -28,7 +28,8 @@ class Work(Generic[T]):
 
     @property
     def is_done(self) -> bool:
-        return self._outcome is None or self._outcome.done()
+        outcome = self._outcome  # another thread may take it meanwhile
+        return outcome is None or outcome.done()
 
     def do(self) -> bool:
         """Runs the task, unless a thread has started it. Returns whether it ran it."""
@@ -39,17 +40,20 @@ class Work(Generic[T]):
         assert outcome is not None
         self._work = None
         try:
-            outcome.set_result(work())
+            result = work()
         except BaseException as error:
             outcome.set_exception(error)
             if not isinstance(error, Exception):
                 raise  # KeyboardInterrupt and the like end the caller
+        else:
+            outcome.set_result(result)
         return True
 
     def wait(self) -> None:
         """Waits for the thread that is running the task."""
-        if self._outcome is not None:
-            self._outcome.exception()
+        outcome = self._outcome
+        if outcome is not None:
+            outcome.exception()
 
     def take(self) -> T:
         """Returns the result of the finished task and releases it. Raises the task's error."""
@@ -74,7 +78,8 @@ class Work(Generic[T]):
 class ThreadPool:
     """The calling thread and its helper threads, which it closes.
 
-    A task may submit other tasks, but must not wait for any: it could wait for itself.
+    A task may submit others. It may wait only for tasks that wait for none of those that wait for it: else it
+    could wait for itself.
     """
 
     def __init__(self, threads: int) -> None:
@@ -91,9 +96,14 @@ class ThreadPool:
         self._lock = Lock()
 
     def begin(self, work: Callable[[], T]) -> Work[T]:
+        """Queues a task (`queue`)."""
+        begun = Work(work)
+        self.queue(begun)
+        return begun
+
+    def queue(self, begun: Work[T]) -> None:
         """Queues a task for a helper thread, or for the caller when it blocks. Needs at least one helper."""
         assert self._pool is not None, "a caller that is alone works itself"
-        begun = Work(work)
         with self._lock:
             while self._begun and self._begun[0].is_done:
                 self._begun.popleft()
@@ -104,7 +114,6 @@ class ThreadPool:
             # The task stays queued: the other helpers run it, or the caller when it waits.
             if "start new thread" not in str(error):
                 raise
-        return begun
 
     def wait(self, work: Work[T]) -> T:
         """Waits for a task (`finish`) and returns its result. Raises the task's error."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
-from compactor.errors import InputError, PermissionDeniedError
+from compactor.errors import InputError, PermissionDeniedError, StoreUnreachableError
 from compactor.files.columnar import ParquetBatches
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.fold import FoldError
@@ -24,6 +25,7 @@ from compactor.stores.local import LocalStore, LocalUpload
 from compactor.table.commit_log import CommitLog
 from compactor.write.file_schema import OnConflict
 from compactor.write.ingest import ByteProgress, FilesIngest, IngestOptions, IngestReport, files
+from compactor.write.ingest.rejects import Rejects
 from lsm_fragment.container.open import open_fragment
 from lsm_fragment.container.writer import FragmentWriter, WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
@@ -392,6 +394,73 @@ def test_a_fragment_that_fails_while_the_next_file_is_read_leaves_its_file_out(
     ):
         reports.extend(ingest.add(paths))
     _check_added(store, reports, paths, tables[: failing - 1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("rows", "failing", "added"), [((60, 60, 0, 0), 2, 1), ((250, 0), 1, 0), ((250, 0), 3, 0)]
+)
+def test_empty_files_behind_a_fragment_that_fails_are_left_out(
+    tmp_path: Path, threads: int, rows: Sequence[int], failing: int, added: int
+) -> None:
+    tables = [log_rows(count, seed).sort_by("id") for seed, count in enumerate(rows)]
+    paths = list(map(str, write(tmp_path, *tables)))
+    store, reports = MemoryStore(), list[IngestReport]()
+    store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(failing))
+    options = IngestOptions(
+        writer=WriterOptions(max_rows=100), rows_per_fragment=100, threads=threads
+    )
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, tables[:added])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_two_fragments_that_fail_one_after_the_other_keep_no_earlier_file_out(
+    tmp_path: Path, threads: int
+) -> None:
+    tables = [log_rows(rows, rows).sort_by("id") for rows in (61, 62, 20)]
+    paths = list(map(str, write(tmp_path, *tables)))
+    store, reports = MemoryStore(), list[IngestReport]()
+    store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(2))
+    store.faults.add(Refuse(StoreUnreachableError), at=calls("start_upload").nth(3))
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, tables[:1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_rejects_are_those_of_the_files_that_were_added(
+    tmp_path: Path, threads: int, failing: int
+) -> None:
+    paths = [tmp_path / f"{number}.csv" for number in range(4)]
+    for path in paths:
+        path.write_text("k,v\n" + "".join(f"{row},1\n" for row in range(60)) + f"{path.stem},bad\n")
+    store = MemoryStore()
+    first = pa.table({"k": pa.array([0]), "v": pa.array([0])})
+    with FilesIngest(store, CommitLog(store), parse_sort_schema("k"), IngestOptions()) as ingest:
+        list(ingest.add(list(map(str, write(tmp_path, first)))))
+    store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(failing))
+    rejects = Rejects(str(tmp_path / "rejects.ndjson"))
+    options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
+    with (
+        FilesIngest(store, CommitLog(store), None, options, rejects=rejects) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        list(ingest.add(list(map(str, paths))))
+    assert CommitLog(store).refresh().live_rows == 1 + 60 * (failing - 1)
+    lines = (tmp_path / "rejects.ndjson").read_text().splitlines()
+    assert [Path(json.loads(line)["file"]).stem for line in lines] == [
+        path.stem for path in paths[: failing - 1]
+    ]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])

@@ -98,6 +98,8 @@ class FilesIngest:
         """The pending opening of the next file."""
         self._fragments: FragmentsOfFiles | None = None
         """The last ones, of which one may still be being stored."""
+        self._rejected_before: list[int] = []
+        """How many rows were rejected before each file of the next commit."""
         self._agreed = Agreed()
         """Types for the columns of text files whose types differ."""
 
@@ -132,7 +134,8 @@ class FilesIngest:
                 commit = NextCommit(
                     self._store, self._log, latest, self._adding, is_whole=in_one_commit
                 )
-            rejected = 0 if self._rejects is None else len(self._rejects)
+            if self._rejects is not None:
+                self._rejected_before.append(len(self._rejects))
             try:
                 with on_file(path) as on_progress:
                     self._read(path, following, commit, on_progress)
@@ -143,11 +146,10 @@ class FilesIngest:
                     commit.discard()
                     if self._rejects is not None:
                         self._rejects.forget_after(0)
+                        self._rejected_before = []
                     yield from self.add(paths, on_file, in_one_commit=in_one_commit)
                     return
                 if not in_one_commit:
-                    if self._rejects is not None:
-                        self._rejects.forget_after(rejected)
                     yield from self._made(commit)
                 raise
             if commit.is_full:
@@ -157,7 +159,12 @@ class FilesIngest:
             yield from self._made(commit)
 
     def _made(self, commit: NextCommit) -> Iterator[IngestReport]:
+        commit.end()
         if self._rejects is not None:
+            before, self._rejected_before = self._rejected_before, []
+            left_out = before[len(commit.paths) :]
+            if left_out:
+                self._rejects.forget_after(left_out[0])
             self._rejects.write()
         yield from commit.made()
 

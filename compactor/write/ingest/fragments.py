@@ -60,6 +60,11 @@ class _DroppedError(Exception):
     """Leaves the upload of a fragment that nobody wants any more."""
 
 
+def _drop(opened: ExitStack) -> None:
+    with suppress(_DroppedError), opened:
+        raise _DroppedError
+
+
 class _Storing(Struct, frozen=True):
     """A fragment whose rows are encoded, while the rest is done."""
 
@@ -70,11 +75,9 @@ class _Storing(Struct, frozen=True):
     """Its upload and its writer, which the work closes."""
 
     def drop(self) -> None:
-        if self.work.cancel():
-            with suppress(_DroppedError), self.opened:
-                raise _DroppedError
-        else:
+        if not self.work.cancel():
             self.work.wait()
+        _drop(self.opened)  # does nothing if the work has closed it
 
 
 class _Held:
@@ -285,7 +288,9 @@ class FragmentsOfFiles:
         """
         schema, sort = self._schema, self._metadata.sort
         key = fragment_key(self._base_version, self._attempt_id, self._written)
-        with ExitStack() as opened:
+        self._summaries = {}
+        opened = ExitStack()
+        try:
             upload = opened.enter_context(self._store.start_upload(key))
             writer = opened.enter_context(
                 FragmentWriter(
@@ -306,15 +311,17 @@ class FragmentsOfFiles:
                 row_statistics += self._rule.row_statistics(keys)
                 writer.write_sorted(columns)
             writer.end_rows()
-            self._settle()
             expected, skip_index = in_order.row_hash, self._take_skips()
-            # A caller that has the core for itself begins the next file when it waits for the disk.
-            file = self._file if self._pool.threads == 1 else None
-            self._written += 1
-            left = opened.pop_all()
+        except BaseException as error:
+            _drop(opened)
+            if isinstance(error, Exception):
+                self._settle()  # the first error counts
+            raise
+        # A caller that has the core for itself begins the next file when it waits for the disk.
+        file = self._file if self._pool.threads == 1 else None
 
         def store() -> FragmentEntry:
-            with left:
+            with opened:
                 written = writer.finish()
                 summary = written.summary
                 check_stored(names_of_files(paths), summary.rows, expected, summary.row_hash)
@@ -332,24 +339,33 @@ class FragmentsOfFiles:
                 skip_index=skip_index,
             )
 
+        following = _Storing(Work(store), entries, opened)
+        try:
+            self._settle()
+            self._storing = following
+        finally:
+            if self._storing is not following:
+                following.drop()
+        self._written += 1
         if self._pool.threads > 1:
-            work = self._pool.begin(store)
+            self._pool.queue(following.work)
         else:
-            work = Work(store)
-            work.do()
-        self._storing = _Storing(work, entries, left)
+            following.work.do()
 
     def _settle(self) -> None:
         """Waits until the last fragment is stored; if it failed, leaves its files out, and raises why."""
-        storing, self._storing = self._storing, None
-        if storing is None:
+        if (storing := self._storing) is None:
             return
         try:
             storing.entries.append(self._pool.wait(storing.work))
         except BaseException:
-            self._done = [held for held in self._done if held.entries is not storing.entries]
+            # Files behind it may have no rows: they are left out, too.
+            found = (n for n, held in enumerate(self._done) if held.entries is storing.entries)
+            del self._done[next(found, len(self._done)) :]
             storing.drop()
             raise
+        finally:
+            self._storing = None
 
     def _summarise(self, columns: dict[str, pa.Array]) -> None:
         spec = self._metadata.skips

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -83,6 +84,7 @@ class NextCommit:
         """Those written, and skipped ones."""
         self.open: Together | None = None
         """Those that the next file may join."""
+        self._failure: Exception | None = None
 
     @property
     def is_full(self) -> bool:
@@ -145,16 +147,27 @@ class NextCommit:
         if together.fragments.paths:
             self._files.append(together)
 
-    def made(self) -> Iterator[IngestReport]:
-        """Commits, and yields the files' reports. Does not commit without fragments."""
+    @property
+    def paths(self) -> list[str]:
+        """The files that are written whole, and those skipped, in their order."""
+        each = ([file] if isinstance(file, str) else file.fragments.paths for file in self._files)
+        return list(itertools.chain.from_iterable(each))
+
+    def end(self) -> None:
+        """Writes the rest of all files. `made` raises what that failed by, unless no file is added then."""
         try:
             self.end_together()
-        except Exception:
-            if not self._is_whole:
-                self.end_together()
-                yield from self._committed()
-            raise
+        except Exception as error:
+            if self._is_whole:
+                raise
+            self.end_together()
+            self._failure = error
+
+    def made(self) -> Iterator[IngestReport]:
+        """Commits after `end`, and yields the files' reports. Does not commit without fragments."""
         yield from self._committed()
+        if self._failure is not None:
+            raise self._failure
 
     def _committed(self) -> Iterator[IngestReport]:
         version = self._before.version

@@ -60,9 +60,9 @@ def plan_ingest(
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     told = options.told
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
+    sizes = tuned(FragmentSettings(), beside(metadata.properties, told))
     if snapshot.metadata is None:
         metadata = replace(metadata, properties=told)
-    sizes = tuned(FragmentSettings(), beside(metadata.properties, told))
     options = dataclasses.replace(options, writer=sizes.writer_options(options.writer))
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)

@@ -241,7 +241,12 @@ class FragmentWriter:
     def _emit_group(self, columns: dict[str, pa.Array], rows: int) -> None:
         keys = [columns[name] for name in self._keys]
         names = [*self._keys, *self._others]
-        group = _Group(self._rows, key_at(keys, 0), key_at(keys, rows - 1), _RowNumbers(rows))
+        group = _Group(
+            first_row=self._rows,
+            first_key=key_at(keys, 0),
+            last_key=key_at(keys, rows - 1),
+            numbers=_RowNumbers(rows),
+        )
         self._rows += rows
         sizes = [columns[name].nbytes for name in names]
         encode = partial(self._pool.each, partial(self._chunk, group, columns), names, sizes)
@@ -331,7 +336,7 @@ class FragmentWriter:
             self._emitter.copy_block(parts, stats)
 
 
-class _Group(Struct):
+class _Group(Struct, kw_only=True):
     """A row group whose chunks are being made."""
 
     first_row: int
