@@ -347,7 +347,7 @@ def test_a_denied_compaction_puts_no_input_in_quarantine(
     statements = policy("compactor", tables, prefix)
     tables.under([s for s in statements if s["Sid"] != "Write"])
     assert run(calls[1]) == 1
-    assert "its inputs stay live" in capsys.readouterr().err
+    assert "the inputs stay live" in capsys.readouterr().err
     tables.without_rules()
     assert run(calls[1]) == 0
     assert "3 fragments compacted into 1" in capsys.readouterr().out
