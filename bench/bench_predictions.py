@@ -20,20 +20,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-
 from bench.prediction_tables import Case, cases
 from bench.results import RESULTS, write_results
+from bench.tables import ingest_table
 from compactor.cli.spark_options import IN_PROCESS
-from compactor.settings.writers import Reaction
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.write.ingest import ingest_file
-from lsm_fragment.keys.sort_schema import parse_sort_schema
 
 _FIGURES: Final = {
     "task_seconds": ("seconds", 0.25),
@@ -80,7 +75,9 @@ def compact_twice(case: Case, work: Path) -> Iterator[dict[str, Any]]:
         parts = case.parts()
         for count in (case.first, None):
             for number, part in enumerate(parts, 1):
-                ingest(url, part, case, work / "part.arrow")
+                ingest_table(
+                    CommitLog(open_store(url)), part, work / "part.arrow", case.sort, case.options
+                )
                 if number == count:
                     break
             if case.delete:
@@ -88,14 +85,6 @@ def compact_twice(case: Case, work: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(
                 run("compact", url, "--master", IN_PROCESS, "--strategy", case.strategy, "--json")
             )
-
-
-def ingest(url: str, table: pa.Table, case: Case, file: Path) -> None:
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=65_536)
-    store = open_store(url)
-    options = replace(case.options, back_pressure=Reaction.OFF)  # whatever is left to compact
-    ingest_file(store, CommitLog(store), str(file), parse_sort_schema(case.sort), options)
 
 
 def run(*arguments: str) -> str:

@@ -30,17 +30,24 @@ def write_table(
 
     Returns the Arrow size of all rows.
     """
-    options = replace(options or IngestOptions(), back_pressure=Reaction.OFF)
-    log = CommitLog(store := LocalStore(folder))
+    log = CommitLog(LocalStore(folder))
     file = folder.with_suffix(".arrow")
     size = 0
     for table in tables:
         size += table.nbytes
-        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=65_536)
-        ingest_file(store, log, str(file), parse_sort_schema(sort), options)
+        ingest_table(log, table, file, sort, options or IngestOptions())
     file.unlink(missing_ok=True)
     return size
+
+
+def ingest_table(
+    log: CommitLog, table: pa.Table, file: Path, sort: str, options: IngestOptions
+) -> None:
+    """Ingests a table through an Arrow file, whatever is left to compact."""
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=65_536)
+    options = replace(options, back_pressure=Reaction.OFF)
+    ingest_file(log.store, log, str(file), parse_sort_schema(sort), options)
 
 
 def compaction_of_all(store: Store, settings: CompactionSettings) -> Compaction:

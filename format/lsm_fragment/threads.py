@@ -102,8 +102,11 @@ class ThreadPool:
         return begun
 
     def queue(self, begun: Work[T]) -> None:
-        """Queues a task for a helper thread, or for the caller when it blocks. Needs at least one helper."""
-        assert self._pool is not None, "a caller that is alone works itself"
+        """Queues a task for a helper thread, or for the caller when it blocks; without helpers runs it at
+        once."""
+        if self._pool is None:
+            begun.do()
+            return
         with self._lock:
             while self._begun and self._begun[0].is_done:
                 self._begun.popleft()

@@ -366,16 +366,10 @@ def test_files_whose_fragment_cannot_be_stored_are_not_reported(
     tmp_path: Path, threads: int
 ) -> None:
     tables = [log_rows(rows, rows).sort_by("id") for rows in (50, 20, 21, 22)]
-    paths = list(map(str, write(tmp_path, *tables)))
-    store, reports = MemoryStore(), list[IngestReport]()
+    store = MemoryStore()
     store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(2))
     options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
-    with (
-        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
-        pytest.raises(PermissionDeniedError),
-    ):
-        reports.extend(ingest.add(paths))
-    _check_added(store, reports, paths, tables[:1])
+    _check_failing(store, tmp_path, tables, options, tables[:1])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -384,16 +378,10 @@ def test_a_fragment_that_fails_while_the_next_file_is_read_leaves_its_file_out(
     tmp_path: Path, threads: int, failing: int
 ) -> None:
     tables = [log_rows(60, seed).sort_by("id") for seed in range(4)]
-    paths = list(map(str, write(tmp_path, *tables)))
-    store, reports = MemoryStore(), list[IngestReport]()
+    store = MemoryStore()
     store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(failing))
     options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
-    with (
-        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
-        pytest.raises(PermissionDeniedError),
-    ):
-        reports.extend(ingest.add(paths))
-    _check_added(store, reports, paths, tables[: failing - 1])
+    _check_failing(store, tmp_path, tables, options, tables[: failing - 1])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -404,18 +392,12 @@ def test_empty_files_behind_a_fragment_that_fails_are_left_out(
     tmp_path: Path, threads: int, rows: Sequence[int], failing: int, added: int
 ) -> None:
     tables = [log_rows(count, seed).sort_by("id") for seed, count in enumerate(rows)]
-    paths = list(map(str, write(tmp_path, *tables)))
-    store, reports = MemoryStore(), list[IngestReport]()
+    store = MemoryStore()
     store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(failing))
     options = IngestOptions(
         writer=WriterOptions(max_rows=100), rows_per_fragment=100, threads=threads
     )
-    with (
-        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
-        pytest.raises(PermissionDeniedError),
-    ):
-        reports.extend(ingest.add(paths))
-    _check_added(store, reports, paths, tables[:added])
+    _check_failing(store, tmp_path, tables, options, tables[:added])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -423,17 +405,11 @@ def test_two_fragments_that_fail_one_after_the_other_keep_no_earlier_file_out(
     tmp_path: Path, threads: int
 ) -> None:
     tables = [log_rows(rows, rows).sort_by("id") for rows in (61, 62, 20)]
-    paths = list(map(str, write(tmp_path, *tables)))
-    store, reports = MemoryStore(), list[IngestReport]()
+    store = MemoryStore()
     store.faults.add(Refuse(PermissionDeniedError), at=calls("complete").nth(2))
     store.faults.add(Refuse(StoreUnreachableError), at=calls("start_upload").nth(3))
     options = IngestOptions(writer=WriterOptions(max_rows=100), threads=threads)
-    with (
-        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
-        pytest.raises(PermissionDeniedError),
-    ):
-        reports.extend(ingest.add(paths))
-    _check_added(store, reports, paths, tables[:1])
+    _check_failing(store, tmp_path, tables, options, tables[:1])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -483,6 +459,23 @@ def test_what_an_ingest_that_ends_early_was_storing_is_whole_or_gone(
             assert pa.table(fragment).num_rows == 60
     live = CommitLog(store).refresh().fragments
     assert len(live) == (0 if together else 3)
+
+
+def _check_failing(
+    store: MemoryStore,
+    folder: Path,
+    tables: list[pa.Table],
+    options: IngestOptions,
+    added: list[pa.Table],
+) -> None:
+    """Checks that an ingest of files is refused, and which of them it adds."""
+    paths, reports = list(map(str, write(folder, *tables))), list[IngestReport]()
+    with (
+        FilesIngest(store, CommitLog(store), parse_sort_schema("id"), options) as ingest,
+        pytest.raises(PermissionDeniedError),
+    ):
+        reports.extend(ingest.add(paths))
+    _check_added(store, reports, paths, added)
 
 
 def _check_added(

@@ -347,10 +347,7 @@ class FragmentsOfFiles:
             if self._storing is not following:
                 following.drop()
         self._written += 1
-        if self._pool.threads > 1:
-            self._pool.queue(following.work)
-        else:
-            following.work.do()
+        self._pool.queue(following.work)
 
     def _settle(self) -> None:
         """Waits until the last fragment is stored; if it failed, leaves its files out, and raises why."""

@@ -253,11 +253,7 @@ class FragmentWriter:
         self._end_encoding()
         if (before := self._sequence.encoding) is not None:  # of another fragment
             self._pool.finish(before)
-        if self._pool.threads > 1:
-            group.encoding = self._pool.begin(encode)
-        else:
-            group.encoding = Work(encode)
-            group.encoding.do()
+        group.encoding = self._pool.begin(encode)
         self._encoding, self._sequence.encoding = group, group.encoding
         if self._on_row_group is not None:
             self._on_row_group(columns)
@@ -299,7 +295,7 @@ class FragmentWriter:
             precedent = self._sequence.precedents.setdefault(name, Precedent())
             encoded = encode_chunk(coded, coding=coding, precedent=precedent)
         rest = partial(self._compressed, group, name, array, encoded, coding)
-        if self._pool.threads > 1 and array.nbytes >= _COMPRESSED_APART_BYTES:
+        if array.nbytes >= _COMPRESSED_APART_BYTES:
             return self._pool.begin(rest)
         work = Work(rest)
         work.do()
