@@ -146,11 +146,12 @@ cdef inline int64_t added(Vocabulary* known, Word word, int64_t size) noexcept n
 
 
 cdef inline bint has_room(Vocabulary* known) noexcept nogil:
-    """Returns whether one more word may be added: numbers are left, and three quarters of a table that may grow are free."""
+    """Returns whether one more word may be added: numbers are left, and seven eighths of a table that may grow are free: a
+    word that is not where it is looked for first is a branch guessed wrong."""
     cdef int64_t number
     if known.count == TRIPLES:
         return False
-    if known.bits == MAX_BITS or known.count - BYTES < <int64_t>1 << (known.bits - 2):
+    if known.bits == MAX_BITS or known.count - BYTES < <int64_t>1 << (known.bits - 3):
         return True
     known.bits += 1  # a small table stays in the processor's cache, so it grows only with its words
     memset(known.table, 0, sizeof(uint32_t) << known.bits)

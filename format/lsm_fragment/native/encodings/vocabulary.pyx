@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 """Numbers the words of text, and expands numbers (VOCABULARY of SPEC section 5)."""
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -10,8 +10,10 @@ from pyarrow import allocate_buffer
 from lsm_fragment.native.encodings.vocabulary cimport (
     BYTES,
     HELD_BYTES,
+    KEPT_BITS,
     LETTERS,
     MAX_DIGITS,
+    NUMBER,
     NUMBERS,
     PAIRS,
     SIZE,
@@ -21,48 +23,68 @@ from lsm_fragment.native.encodings.vocabulary cimport (
     empty,
     enter_sizes,
     enter_spelled,
+    hash_of_word,
     is_digit,
     is_letter,
     number_of,
+    tag_of,
     word_at,
 )
 from lsm_fragment.native.gil cimport release_gil, restore_gil
-from lsm_fragment.native.words cimport WINDOW, lowest_bit, offset, places_of_letters
+from lsm_fragment.native.words cimport WINDOW, offset
+
+cdef extern from *:
+    """
+    #define ROW_BIT (1 << 30)
+
+    /* Finds where words of a strip of some text end: where a letter or digit follows another byte, and where rows
+       start. Returns how many do.
+
+       begin, stop: the strip, of the `size` bytes. rows: a bit for each byte of the strip that a row starts with. last:
+       1 if the byte before the strip is a letter or a digit; set for the next strip. ends: the places from `begin` on,
+       with a bit if a row starts there; eight more are overwritten. */
+    FOR_EACH_LEVEL static int64_t find_ends(
+        const uint8_t* data, int64_t begin, int64_t stop, int64_t size, const uint64_t* rows, uint64_t* last, int32_t* ends
+    ) {
+        uint8_t window[64];
+        int64_t count = 0;
+        for (int64_t at = begin; at < stop; at += 64) {
+            const uint8_t* from = data + at;
+            if (at + 64 > size) {
+                memset(window, 0, 64);
+                memcpy(window, from, size - at);
+                from = window;
+            }
+            const uint64_t letters = places_of_letters(from), starts = *rows++;
+            uint64_t places = (letters & ~(letters << 1 | *last)) | starts;
+            *last = letters >> 63;
+            /* Eight at a time: most windows have no more, so that no branch is guessed wrong. */
+            const int found = __builtin_popcountll(places);
+            int32_t* out = ends + count;
+            for (int done = 0; done < found; done += 8)
+                for (int index = 0; index < 8; index++) {
+                    const int place = __builtin_ctzll(places | 1ULL << 63);
+                    *out++ = (int32_t)(at - begin + place) | (int32_t)(starts >> place & 1) * ROW_BIT;
+                    places &= places - 1;
+                }
+            count += found;
+        }
+        return count;
+    }
+    """
+    int64_t find_ends(
+        const uint8_t* data, int64_t begin, int64_t stop, int64_t size, const uint64_t* rows, uint64_t* last, int32_t* ends
+    ) noexcept nogil
+    int32_t ROW_BIT
 
 cdef enum:
-    STRIP = 1 << 14  # bytes whose words are found before they are numbered
+    WINDOWS = 64
+    STRIP = WINDOWS * WINDOW  # bytes whose words are found before they are numbered
+    BLOCK = 64  # words that are hashed before the first of them is looked up
 
 MAX_WORD_BYTES = SIZE
 MAX_WORDS = TRIPLES - BYTES
 FIRST_WORD = BYTES
-
-
-cdef int64_t find_starts(
-    const uint8_t* data, int64_t begin, int64_t stop, int64_t size, uint64_t* last, int32_t* starts
-) noexcept nogil:
-    """Finds where words start: where a letter or digit follows another byte. Returns how many do.
-
-    begin, stop: a strip of the `size` bytes. last: 1 if the byte before the strip is a letter or a digit, set
-    for the next strip. starts: the places from `begin` on.
-    """
-    cdef uint8_t[WINDOW] window
-    cdef int64_t at = begin, count = 0
-    cdef uint64_t letters, places
-    while at < stop:
-        if at + WINDOW <= size:
-            letters = places_of_letters(data + at)
-        else:
-            memset(window, 0, WINDOW)
-            memcpy(window, data + at, size - at)
-            letters = places_of_letters(window)
-        places = letters & ~(letters << 1 | last[0])
-        last[0] = letters >> (WINDOW - 1)
-        while places:
-            starts[count] = <int32_t>(at - begin + lowest_bit(places))
-            count += 1
-            places &= places - 1
-        at += WINDOW
-    return count
 
 
 cdef inline int64_t word_bytes(const uint8_t* text, int64_t size) noexcept nogil:
@@ -113,19 +135,15 @@ cdef int64_t spelled(const uint8_t* text, int64_t size, uint16_t* out) noexcept 
     return count
 
 
-# Called by its address, so that compilers keep it out of the loop over words, few of which are spelled.
-cdef int64_t (*spell)(const uint8_t*, int64_t, uint16_t*) noexcept nogil
-spell = spelled
-
-
 cdef struct Numbering:
     # The numbers that were written so far.
     Vocabulary known
     uint16_t* out
-    uint16_t* end  # behind it is room for `SIZE` more
+    uint16_t* end  # behind it is room for `SIZE` and `BLOCK` more
+    uint16_t** starts  # where the numbers of the next row start
 
 
-cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, int64_t size) noexcept nogil:
+cdef bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, int64_t size) noexcept nogil:
     """Writes the numbers of the bytes from `at` to `stop`, of `size`. Returns False if there are too many."""
     cdef int64_t length, letters, found
     while at < stop:
@@ -140,10 +158,105 @@ cdef inline bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t 
             to.out[0] = <uint16_t>found
             to.out += 1
         else:
-            to.out += spell(data + at, length, to.out)
+            to.out += spelled(data + at, length, to.out)
         if to.out > to.end:
             return False
         at += length
+    return True
+
+
+# Called by its address, so that compilers keep it out of the loop over words, few of which are not known.
+cdef bint (*number_unknown)(Numbering*, const uint8_t*, int64_t, int64_t, int64_t) noexcept nogil
+number_unknown = number
+
+
+cdef bint number_words(
+    Numbering* to, const uint8_t* data, const int32_t* ends, int64_t count, int64_t begin
+) noexcept nogil:
+    """Writes the numbers of words, as `number` does. Returns False if there are too many.
+
+    ends: see `find_ends`; `SIZE` bytes from each on may be read. begin: of the first word.
+    """
+    cdef Word[BLOCK] words
+    cdef int32_t[BLOCK] sizes
+    cdef uint32_t[BLOCK] numbers  # that the table's first entries have
+    cdef bint[BLOCK] is_start
+    cdef Word word
+    cdef int64_t done = 0, at = begin, start, length, found, index
+    cdef uint64_t hashed
+    cdef uint32_t number, entry
+    cdef bint is_long
+    cdef const Word* known = to.known.words
+    cdef const uint8_t* known_sizes = to.known.sizes
+    cdef uint16_t* out = to.out
+    cdef uint16_t** starts = to.starts
+    # One loop after the other, so that no word waits for the one before.
+    while done < count:
+        start, found = at, 0
+        while done < count and found < BLOCK:
+            length = (ends[done] & ~ROW_BIT) - at
+            # The first bytes of a longer word are a word. If it is spelled or cut elsewhere, all of it is unknown.
+            is_long = length > SIZE and not is_digit(data[at]) and data[at + SIZE] >> 6 != 2
+            sizes[found] = SIZE if is_long else <int32_t>length
+            is_start[found] = not is_long and ends[done] >= ROW_BIT
+            length = min(length, <int64_t>SIZE)
+            memcpy(&word, data + at, SIZE)
+            word.low &= KEPT_BITS[length][0]
+            word.high &= KEPT_BITS[length][1]
+            words[found] = word
+            at += sizes[found]
+            done += not is_long
+            found += 1
+        for index in range(found):
+            hashed = hash_of_word(words[index])
+            entry = to.known.table[hashed >> (64 - to.known.bits)]
+            numbers[index] = entry & NUMBER if (entry ^ tag_of(hashed)) <= NUMBER else 0
+        at = start
+        for index in range(found):
+            number = numbers[index]
+            if (
+                number
+                and known[number].low == words[index].low
+                and known[number].high == words[index].high
+                and known_sizes[number] == sizes[index]
+            ):
+                out[0] = <uint16_t>number
+                out += 1
+            else:
+                to.out = out
+                if not number_unknown(to, data, at, at + sizes[index], at + sizes[index] + SIZE):
+                    return False
+                out = to.out
+            at += sizes[index]
+            starts[0] = out  # for the row that starts here, if one does: a branch would often be guessed wrong
+            starts += is_start[index]
+        if out > to.end:
+            return False
+    to.out, to.starts = out, starts
+    return True
+
+
+cdef bint number_strip(
+    Numbering* to, const uint8_t* data, const int32_t* ends, int64_t count, int64_t* begin, int64_t size
+) noexcept nogil:
+    """Writes the numbers of words. Returns False if there are too many.
+
+    ends: see `find_ends`. begin: of the first word; set to the end of the last one. size: the bytes that may be read.
+    """
+    cdef int64_t done = count, end
+    while done and (ends[done - 1] & ~ROW_BIT) + SIZE > size:
+        done -= 1
+    if not number_words(to, data, ends, done, begin[0]):
+        return False
+    if done:
+        begin[0] = ends[done - 1] & ~ROW_BIT
+    for done in range(done, count):
+        end = ends[done] & ~ROW_BIT
+        if not number(to, data, begin[0], end, size):
+            return False
+        to.starts[0] = to.out
+        to.starts += ends[done] >= ROW_BIT
+        begin[0] = end
     return True
 
 
@@ -154,46 +267,51 @@ def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbe
     Words are numbered in the order of their first use.
     """
     cdef int64_t rows = offsets.shape[0] - 1, first = offsets[0], size = offsets[rows] - first
-    cdef int64_t row = 0, at = 0, strip = 0, stop, index, found, place, row_end
-    cdef uint64_t last = 0
+    cdef int64_t row = 1, strip = 0, begin = 0, stop, found, place
+    cdef uint64_t last = 1  # no word ends where the text starts
     cdef const uint8_t* text = &data[0] + first if size else NULL
-    cdef int32_t[STRIP + 1] starts
+    cdef int32_t[STRIP + 9] ends
+    cdef uint64_t[WINDOWS] starts
     cdef Numbering to
-    cdef uint16_t* row_start
+    cdef uint16_t** row_starts
     cdef bint fits = True
     memory = allocate_buffer(HELD_BYTES)
-    numbers = allocate_buffer(2 * (max_numbers + SIZE))
+    numbers = allocate_buffer(2 * (max_numbers + SIZE + BLOCK))
     counts = np.empty(rows, dtype=np.int32)
+    places = np.empty(rows + 2, dtype=np.uint64)
     cdef int32_t[::1] counted = counts
+    cdef uint64_t[::1] placed = places
+    row_starts = <uint16_t**>&placed[0]
     to.known = empty(<void*><uintptr_t>memory.address)
-    to.out = row_start = <uint16_t*><uintptr_t>numbers.address
+    to.out = <uint16_t*><uintptr_t>numbers.address
     to.end = to.out + max_numbers
+    row_starts[0] = to.out
+    to.starts = row_starts + 1
     state = release_gil(size)
     while strip < size and fits:
         stop = min(strip + STRIP, size)
-        found = find_starts(text, strip, stop, size, &last, starts)
-        starts[found] = <int32_t>(stop - strip)
-        for index in range(found + (stop == size)):
-            place = strip + starts[index]
-            # The word that ends here began at `at`, maybe in the strip before; rows may end within it.
-            while at < place and fits:
-                while offsets[row + 1] - first <= at:
-                    counted[row] = <int32_t>(to.out - row_start)
-                    row_start = to.out
-                    row += 1
-                row_end = min(place, <int64_t>(offsets[row + 1] - first))
-                fits = number(&to, text, at, row_end, size)
-                at = row_end
-            if not fits:
-                break
+        memset(starts, 0, sizeof(starts))
+        while row < rows and offsets[row] - first < stop:
+            place = offsets[row] - first - strip
+            if place > 0 or strip:
+                starts[place >> 6] |= <uint64_t>1 << (place & 63)
+            row += 1
+        found = find_ends(text, strip, stop, size, starts, &last, ends)
+        if stop == size:
+            ends[found] = <int32_t>(size - strip)
+            found += 1
+        fits = number_strip(&to, text + strip, ends, found, &begin, size - strip)
+        begin -= STRIP
         strip = stop
+    to.starts[0] = to.out
+    for row in range(rows):
+        counted[row] = 0
+        if offsets[row + 1] > offsets[row]:  # others start no words
+            counted[row] = <int32_t>(row_starts[1] - row_starts[0])
+            row_starts += 1
     restore_gil(state)
     if not fits:
         return None
-    while row < rows:
-        counted[row] = <int32_t>(to.out - row_start)
-        row_start = to.out
-        row += 1
     stored = to.out - <uint16_t*><uintptr_t>numbers.address
     return numbers.slice(0, 2 * stored), counts, *words_of(&to.known)
 
