@@ -86,8 +86,9 @@ Files: .parquet .arrow .ndjson .jsonl .json .csv; text also .gz .zst .bz2 .xz. R
     help="Refuse a table whose row policy lets no row take the place of another.",
 )
 @click.option("--rejects", "rejects_path", metavar="FILE",
-              help="Put rows of text files that can't be taken there, one JSON object for each: file, row, "
-              "reason, text. Otherwise the first one ends the ingest.")  # fmt: skip
+              help="Put rows of text files that can't be taken there, after those of earlier runs, one "
+              "JSON object for each: file, row, reason, text. Otherwise the first one ends the "
+              "ingest.")  # fmt: skip
 @click.option("--max-rejects", type=click.IntRange(min=0), metavar="ROWS",
               help=f"More of them end the ingest.  [default: {DEFAULT_MAX_REJECTS}]")  # fmt: skip
 @log_options

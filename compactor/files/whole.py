@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from compactor.common.system_errors import cause_and_advice
@@ -31,16 +31,22 @@ def checked_target(path: str) -> Path:
 
 
 def write_whole(path: str, data: bytes) -> None:
+    """Writes a file at `path` (`write_pieces`)."""
+    write_pieces(path, [data])
+
+
+def write_pieces(path: str, pieces: Iterable[bytes]) -> None:
     """Writes a file at `path`, replacing any earlier one; an exception leaves everything unchanged.
 
-    Raises `UsageError` for a path that cannot be written, `JobError` if writing fails half way.
+    pieces: may come from the earlier file. Raises `UsageError` for a path that cannot be written, `JobError`
+    if writing fails half way.
     """
     target = checked_target(path)
     with contextlib.closing(Staging(target)) as staging:
         with creating(path):
             staged = staging.create()
         with contextlib.closing(staged), writing(path):
-            staged.file.write(data)
+            staged.file.writelines(pieces)
             staged.seal()
             staged.publish(target)
 

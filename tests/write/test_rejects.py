@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,6 +74,25 @@ def test_a_row_that_only_the_common_type_of_several_files_holds_is_no_reject(
     assert [row["text"] for row in rejected(tmp_path / "bad.ndjson")] == ["bad"]
 
 
+def test_rejects_of_earlier_runs_stay_and_a_repeated_run_adds_none(tmp_path: Path) -> None:
+    kept = tmp_path / "bad.ndjson"
+    kept.write_text('{"file": "before.csv"}')  # of another program, which ended no line
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"k,t\n1,2\n{name}\n")
+    runs = ["a", "b", "a"]
+    for name in runs:
+        assert ingest(tmp_path, str(tmp_path / f"{name}.csv"), "--sort-by", "k") == 0
+    found = [Path(row["file"]).name for row in rejected(kept)]
+    assert found == ["before.csv", "b.csv", "a.csv"]
+
+
+def test_a_run_without_rejects_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "bad.ndjson").write_text('{"file": "before.csv"}\n')
+    (tmp_path / "a.csv").write_text("k,t\n1,2\n")
+    assert ingest(tmp_path, str(tmp_path / "a.csv"), "--sort-by", "k") == 0
+    assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == ["before.csv"]
+
+
 def test_more_rejects_than_allowed_commit_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,17 +132,6 @@ def test_rows_of_a_file_that_is_not_added_are_no_rejects(tmp_path: Path) -> None
     assert ingest(tmp_path, *files) == 3
     assert keys(tmp_path) == [1, 1]
     assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == files[:1]
-
-
-def test_a_run_without_rejects_leaves_an_empty_file_in_place_of_an_earlier_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "bad.ndjson").write_text("old")
-    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
-    assert ingest(tmp_path, str(tmp_path / "a.parquet"), "--sort-by", "k", "--json") == 0
-    said = capsys.readouterr()
-    assert (json.loads(said.out)["rejected_rows"], said.err) == (0, "")
-    assert (tmp_path / "bad.ndjson").read_text() == ""
 
 
 def test_a_promoted_column_does_not_hide_rejects(tmp_path: Path) -> None:

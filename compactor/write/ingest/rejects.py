@@ -1,15 +1,18 @@
-"""Puts rows of text files that can't be taken into a file of their own, with reasons."""
+"""Puts rows of text files that can't be taken into a file of their own, with reasons, after those of earlier
+runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Final
 
 from compactor.common.counts import counted
 from compactor.errors import InputError
 from compactor.files.source import BadRow
-from compactor.files.whole import check_target, write_whole
+from compactor.files.whole import check_target, write_pieces
 
 DEFAULT_MAX_REJECTS: Final = 1000
 
@@ -21,6 +24,8 @@ class Rejects:
         """limit: maximum rows of all files. Raises `UsageError` for a path that cannot be a file."""
         check_target(path)
         self.path = path
+        file = Path(path)
+        self._earlier_bytes = file.stat().st_size if file.exists() else 0
         self.limit = limit
         self._lines: list[str] = []
         self._is_written = False
@@ -45,13 +50,28 @@ class Rejects:
             self._is_written = False
 
     def write(self) -> None:
-        """Writes the file, in place of an earlier one, before a commit makes the other rows visible.
+        """Writes the file, before a commit makes the other rows visible.
 
         Raises `UsageError` and `JobError`.
         """
         if not self._is_written:
-            write_whole(self.path, "".join(self._lines).encode(errors="replace"))
+            new = dict.fromkeys(line.encode(errors="replace") for line in self._lines)
+            write_pieces(self.path, chain(self._earlier(new), new))
             self._is_written = True
+
+    def _earlier(self, new: Mapping[bytes, None]) -> Iterator[bytes]:
+        """Yields the lines that the file had before, without those of a run that was repeated."""
+        left = self._earlier_bytes
+        if not left:
+            return
+        with Path(self.path).open("rb") as file:
+            for line in file:
+                if left <= 0:
+                    return
+                left -= len(line)
+                whole = line if line.endswith(b"\n") else line + b"\n"
+                if whole not in new:
+                    yield whole
 
 
 def _line(path: str, row: BadRow) -> str:
