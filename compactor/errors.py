@@ -35,6 +35,8 @@ imports `compactor`; the CLI maps it to exit code 3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compactor.common.foreign import shown
 from compactor.common.message import Message
 
@@ -48,6 +50,8 @@ class CompactorError(Exception):
     """
 
     exit_code = 1
+    others: Sequence[CompactorError] = ()
+    """Mistakes that were found beside this one, in other parts of the same file."""
 
     def __init__(self, *parts: str) -> None:
         """parts: texts, settings and messages, which are joined."""

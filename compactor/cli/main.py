@@ -133,7 +133,9 @@ def _ended(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
     except CompactorError as error:
-        return _fail(error.message, error.exit_code)
+        for other in (error, *error.others):
+            _fail(other.message, other.exit_code)
+        return error.exit_code
     except FormatError as error:
         return _fail(str(error), 3)
     except MemoryError:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.common import interrupts
-from compactor.errors import CompactorError, ConfigError
+from compactor.errors import CompactorError, ConfigError, InputError
 from compactor.files.source import TypesDifferError
 from compactor.files.write import check_sink_path
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
@@ -41,6 +41,7 @@ from compactor.pipelines.projection import reading_used_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.work import RunContext
+from compactor.settings.mistakes import Mistakes
 
 
 class PipelineRun:
@@ -74,7 +75,9 @@ class PipelineRun:
             opened.callback(self.close)
             try:
                 self._bind_all(reading_used_columns(self._nodes))
-            except ConfigError:
+            except (ConfigError, InputError) as error:
+                if not any(isinstance(each, ConfigError) for each in (error, *error.others)):
+                    raise
                 self.close()
                 # Messages name all columns of a source.
                 self._bind_all(self._nodes)
@@ -103,10 +106,14 @@ class PipelineRun:
             reader.close()
 
     def _bind_all(self, nodes: Mapping[str, Node]) -> None:
+        mistakes, bound = Mistakes(), set[str]()
         for name in self._work.order:
-            with at_node(self._work.pipeline, name):
-                self._bind(name, nodes[name])
-                self._check_names(name)
+            if {edge.split(".")[0] for edge in inputs_of(nodes[name])} <= bound:
+                with mistakes.noted(), at_node(self._work.pipeline, name):
+                    self._bind(name, nodes[name])
+                    self._check_names(name)
+                    bound.add(name)
+        mistakes.check()
         self._check_keys(self._work.pipeline)
 
     def _bind(self, name: str, node: Node) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from compactor.common.message import Message, Setting
+from compactor.errors import CompactorError, ConfigError, InputError
 from compactor.settings.messages import cause
 
 Place = tuple[str | int, ...]
@@ -29,6 +31,30 @@ class Mistake(NamedTuple):
 
     place: Place
     message: Message
+
+
+class Mistakes:
+    """The mistakes in parts of a file that do not depend on each other, so that all are told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[CompactorError] = []
+
+    def add(self, mistake: CompactorError) -> None:
+        self._found.append(mistake)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes the mistake that ends the block."""
+        try:
+            yield
+        except (ConfigError, InputError) as mistake:
+            self.add(mistake)
+
+    def check(self) -> None:
+        """Raises the first mistake, which has the others, if there is any."""
+        if self._found:
+            first, *first.others = self._found
+            raise first
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel], given: object = None) -> Mistake:

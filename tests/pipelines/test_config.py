@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compactor.cli.main import run
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
 from compactor.pipelines.config.load import EXAMPLES
@@ -250,3 +251,46 @@ def test_on_is_a_word_as_any_other() -> None:
     )
     text = text.replace("x: y", "probe: a\n      build: b\n      on: [no, 2026-01-02]")
     assert parse_pipeline(text, "p.yaml").nodes["both"].on == ("no", "2026-01-02")
+
+
+SEVERAL = {
+    "settings": (
+        "nodes:\n  a: {source: {paht: a.ndjson}}\n  b: {sorce: {path: a.ndjson}}\n"
+        "  out: {output: {input: a, path: o.ndjson}}\n",
+        ["line 2: node 'a'", "line 3: node 'b'"],
+    ),
+    "inputs": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: aa, by: n}}\n"
+        "  out: {output: {input: bb, path: o.ndjson}}\n",
+        ["line 3: node 'b'", "line 4: node 'out'"],  # not that nothing takes the rows of `a`
+    ),
+    "consumers": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {source: {path: a.ndjson}}\n"
+        "  c: {source: {path: a.ndjson}}\n  out: {output: {input: c, path: o.ndjson}}\n",
+        ["line 2: node 'a'", "line 3: node 'b'"],
+    ),
+    "columns": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  none: {source: {path: none.csv}}\n"
+        "  b: {sort: {input: a, by: x}}\n  c: {sort: {input: b, by: y}}\n"
+        "  d: {transform: {input: a, filter: z > 1}}\n  m: {merge: {inputs: [c, d, none]}}\n"
+        "  out: {output: {input: m, path: o.ndjson}}\n",
+        ["line 3: node 'none'", "line 4: node 'b'", "line 6: node 'd'"],  # `c` and `m` may be right
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_the_mistakes_of_all_nodes_are_told_at_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.ndjson").write_text('{"n": 1}\n')
+    text, expected = SEVERAL[name]
+    Path("p.yaml").write_text(text)
+    exit_code = run(["run", "p.yaml", "--check"])
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == len(expected)
+    for line, start in zip(told, expected, strict=True):
+        assert line.startswith(f"compactor: error: p.yaml, {start}")
+    assert exit_code == (3 if name == "columns" else 2)
+    assert not Path("o.ndjson").exists()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from compactor.errors import ConfigError
 from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
 from compactor.pipelines.config.paths import identity
-from compactor.settings.mistakes import Place, instead_of
+from compactor.settings.mistakes import Mistakes, Place, instead_of
 
 Fail = Callable[[Place, str], ConfigError]
 """Makes the error for a place in the file."""
@@ -15,21 +15,23 @@ Fail = Callable[[Place, str], ConfigError]
 
 def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
     """Raises `fail(...)` for a missing input, rows that go nowhere, or a cycle."""
+    mistakes = Mistakes()
     provided = {name for key, node in nodes.items() for name in branches_of(key, node)}
     for key, node in nodes.items():
         for name in inputs_of(node):
             if name not in provided:
                 instead = instead_of(name, sorted(provided))
-                raise fail(("nodes", key), f"node {key!r}: no node gives {name!r}; {instead}")
+                text = f"node {key!r}: no node gives {name!r}; {instead}"
+                mistakes.add(fail(("nodes", key), text))
+    mistakes.check()  # a node whose name is wrong in an input would be one that nothing takes
     if not any(isinstance(node, Output) for node in nodes.values()):
         raise fail(("nodes",), "no node is an output: rows would go nowhere")
     used = {name.split(".")[0] for node in nodes.values() for name in inputs_of(node)}
     for key, node in nodes.items():
         if key not in used and not isinstance(node, Output):
-            raise fail(
-                ("nodes", key),
-                f"node {key!r}: nothing takes its rows; remove it, or name it as an input",
-            )
+            text = f"node {key!r}: nothing takes its rows; remove it, or name it as an input"
+            mistakes.add(fail(("nodes", key), text))
+    mistakes.check()
     _check_acyclic(nodes, fail)
 
 

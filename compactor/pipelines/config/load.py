@@ -19,7 +19,7 @@ from compactor.pipelines.config.pipeline import Pipeline
 from compactor.pipelines.config.variables import Variables
 from compactor.predicate.instant import at_instant
 from compactor.settings.document import Document
-from compactor.settings.mistakes import Place, first_mistake
+from compactor.settings.mistakes import Mistakes, Place, first_mistake
 from compactor.settings.paths import from_folder
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ def _checked(document: Document) -> Pipeline:
             ("nodes",), "`nodes` is a mapping of nodes by name, or a list: give at least one"
         )
     instant, folder = datetime.now(UTC), os.path.dirname(document.name)  # noqa: PTH120 - "" for here
-    nodes = {
-        key: placed(_at_instant(_node(key, value, document), instant), folder)
-        for key, value in raw.items()
-    }
+    nodes, mistakes = {}, Mistakes()
+    for key, value in raw.items():
+        with mistakes.noted():
+            nodes[key] = placed(_at_instant(_node(key, value, document), instant), folder)
+    mistakes.check()
     if isinstance(letters := settings.get("dead_letter"), str):
         settings["dead_letter"] = from_folder(letters, folder)
     pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)
