@@ -31,3 +31,7 @@ def __getattr__(name: str) -> Any:
             f"the data source fragments needs PySpark 4.1 or newer ({error}): pip install 'pyspark>=4.1'"
         ) from error
     return {"register": register, "table": table}[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
+from compactor.errors import CompactorError
 from compactor.spark.source.origin import rows_of
 from compactor.spark.source.source import register
 from lsm_fragment.names import quoted
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 
 _ALL_ROWS: Final = frozenset(("version", "as_of", "tag", "min_tasks", "task_bytes"))
 """Options with which a table has the rows that its log says, and which a read does not refuse."""
+
+_OURS: Final = re.compile(
+    rf"^{re.escape(CompactorError.__module__)}\.(\w+): (.*?)\s*$", re.MULTILINE
+)
 
 
 def table(
@@ -34,7 +41,8 @@ def table(
     option than those of versions and tasks. Registers the format `fragments` with the session.
     url: a folder, or s3://bucket/prefix. columns: names; None means all. where: an SQL condition, as in
     `Table.scan`. options: those of the format, such as `as_of="2h"`.
-    Raises Spark's `AnalysisException` with our text for an unknown table, column or option.
+    Raises `TableNotFoundError`, `VersionNotFoundError`, `StoreError`, and `UsageError` for an unknown column
+    or option.
     """
     register(spark)
     spark_reader = spark.read.format("fragments").option("min_tasks", _tasks_at_a_time(spark))
@@ -43,11 +51,24 @@ def table(
     if where is not None:
         spark_reader = spark_reader.option("where", where)
     spark_reader = spark_reader.options(**options)
-    frame = spark_reader.load(fspath(url))
+    try:
+        frame = spark_reader.load(fspath(url))
+    except AnalysisException as error:
+        raise _own(error) or error from None
     rows = rows_of(frame.schema)
     if rows is not None and where is None and _ALL_ROWS.issuperset(map(str.lower, options)):
         _count_by_log(frame, rows)
     return frame
+
+
+def _own(error: AnalysisException) -> CompactorError | None:
+    """Returns the error of ours that Spark passes on as the text of a traceback."""
+    found = _OURS.findall(str(error))
+    if not found:
+        return None
+    name, text = found[-1]
+    kind: type[CompactorError] = getattr(sys.modules[CompactorError.__module__], name)
+    return kind(text)
 
 
 def _count_by_log(frame: DataFrame, rows: int) -> None:

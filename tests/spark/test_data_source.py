@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from compactor import Table
 from compactor.common.clock import SystemClock
+from compactor.errors import TableNotFoundError, UsageError
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.vacuum import VacuumSettings
@@ -30,7 +31,7 @@ from lsm_fragment.container.writer import WriterOptions
 from tests.support.oracle import ordered_rows
 from tests.support.s3_server import S3Server
 from tests.support.samples import SAMPLES
-from tests.support.wording import says
+from tests.support.wording import refuses, says
 
 pytestmark = pytest.mark.spark
 
@@ -173,8 +174,20 @@ def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
     assert frame.count() == 300_000
     made.append(rows)
     assert table(source, tmp_path / "t", version=1).count() == 400_000
-    with pytest.raises(AnalysisException, match="none"):
+
+
+def test_a_wrong_call_is_refused_as_by_python_without_sparks_traceback(
+    source: SparkSession, tmp_path: Path
+) -> None:
+    Table.create(tmp_path / "t", pa.table({"n": [1]}), sort_by="n")
+    with refuses(UsageError, "no column 'none'; columns are: n"):
         table(source, tmp_path / "t", columns=["none"])
+    with refuses(UsageError, "where: no column 'none'"):
+        table(source, tmp_path / "t", where="none > 1")
+    with refuses(UsageError, "no setting 'colour'"):
+        table(source, tmp_path / "t", colour="red")
+    with refuses(TableNotFoundError, "no table here"):
+        table(source, tmp_path / "none")
 
 
 def test_a_session_is_given_the_format_and_functions_once(
