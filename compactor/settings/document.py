@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import ConfigError
-from compactor.settings.mistakes import Place, first_mistake, shown_place
+from compactor.settings.mistakes import Place, all_mistakes, shown_place, with_others
 
 _MAX_LEVELS: Final = 50
 _MAX_VALUES: Final = 100_000
@@ -117,8 +117,8 @@ class Document:
         try:
             return model(**self.root)
         except ValidationError as error:
-            place, message = first_mistake(error, model)
-        raise self.fail(place, message)
+            found = [self.fail(*mistake) for mistake in all_mistakes(error, model)]
+        raise with_others(found)
 
 
 def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:

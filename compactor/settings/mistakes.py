@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from compactor.common.message import Message, Setting
 from compactor.errors import CompactorError, ConfigError, InputError
@@ -15,6 +16,7 @@ from compactor.settings.messages import cause
 
 Place = tuple[str | int, ...]
 """The path of keys and indexes to a part of the settings."""
+_Error = TypeVar("_Error", bound=CompactorError)
 _ABOUT_THE_WHOLE: Final = ("extra_forbidden", "missing")
 
 
@@ -40,7 +42,8 @@ class Mistakes:
         self._found: list[CompactorError] = []
 
     def add(self, mistake: CompactorError) -> None:
-        self._found.append(mistake)
+        """Adds a mistake, and the others that it has."""
+        self._found += [mistake, *mistake.others]
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -53,25 +56,42 @@ class Mistakes:
     def check(self) -> None:
         """Raises the first mistake, which has the others, if there is any."""
         if self._found:
-            first, *first.others = self._found
-            raise first
+            raise with_others(self._found)
+
+
+def with_others(mistakes: Sequence[_Error]) -> _Error:
+    """Returns the first mistake, which has the others."""
+    first, *first.others = mistakes
+    return first
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel], given: object = None) -> Mistake:
     """Returns the first of several mistakes. given: the user's text, if it was converted first."""
-    first = error.errors(include_url=False)[0]
-    place, within = _place(model, first["loc"])
-    raised = first.get("ctx", {}).get("error")
+    return _mistake(error.errors(include_url=False)[0], model, given)
+
+
+def all_mistakes(error: ValidationError, model: type[BaseModel]) -> list[Mistake]:
+    """Returns the first mistake of each setting, without those of a setting whose parts have some."""
+    found: dict[Place, Mistake] = {}
+    for each in error.errors(include_url=False):
+        found.setdefault(_place(model, each["loc"])[0], _mistake(each, model))
+    wholes = {place[:length] for place in found for length in range(len(place))}
+    return [mistake for place, mistake in found.items() if place not in wholes]
+
+
+def _mistake(error: ErrorDetails, model: type[BaseModel], given: object = None) -> Mistake:
+    place, within = _place(model, error["loc"])
+    raised = error.get("ctx", {}).get("error")
     if isinstance(raised, SettingError):
         where = f"{shown_place(place)}: " if place else ""
         return Mistake((*place, raised.key), Message(f"{where}{raised}"))
     if not place:
-        return Mistake(place, Message(cause(first, given)))
-    if first["type"] not in _ABOUT_THE_WHOLE:
-        return Mistake(place, Message(Setting(shown_place(place)), ": ", cause(first, given)))
+        return Mistake(place, Message(cause(error, given)))
+    if error["type"] not in _ABOUT_THE_WHOLE:
+        return Mistake(place, Message(Setting(shown_place(place)), ": ", cause(error, given)))
     whole = f"{shown_place(place[:-1])}: " if place[:-1] else ""
     name = str(place[-1])
-    if first["type"] == "missing":
+    if error["type"] == "missing":
         return Mistake(place[:-1], Message(whole, "`", Setting(name), "` is missing"))
     known = [field.alias or key for key, field in within.model_fields.items()]
     return Mistake(place, Message(f"{whole}no setting {name!r}; {instead_of(name, known)}"))

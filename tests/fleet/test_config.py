@@ -124,3 +124,18 @@ def test_an_address_of_no_store_is_named_with_its_line(line: str) -> None:
     config = parse_fleet(f"tables:\n  - at: a\n  - {line}\n", "fleet.yaml")
     with refuses(ConfigError, "fleet.yaml, line 3: tables[1]"):
         patterns_of(config)
+
+
+def test_all_settings_that_are_wrong_are_told_and_no_list_for_its_entries() -> None:
+    text = "poll: soon\ntables:\n  - ta: logs\n  - at: metrics\n    share: much\n"
+    with pytest.raises(ConfigError) as caught:
+        parse_fleet(text, "fleet.yaml")
+    told = [mistake.message for mistake in (caught.value, *caught.value.others)]
+    starts = [
+        "fleet.yaml, line 1: poll: ",
+        "fleet.yaml, line 3: tables[0]: `at` is missing",
+        "fleet.yaml, line 3: tables[0]: no setting 'ta'; there are: ",
+        "fleet.yaml, line 5: tables[1].share: ",
+    ]
+    assert len(told) == len(starts)
+    assert all(message.startswith(start) for message, start in zip(told, starts, strict=True))

@@ -257,7 +257,12 @@ SEVERAL = {
     "settings": (
         "nodes:\n  a: {source: {paht: a.ndjson}}\n  b: {sorce: {path: a.ndjson}}\n"
         "  out: {output: {input: a, path: o.ndjson}}\n",
-        ["line 2: node 'a'", "line 3: node 'b'"],
+        ["line 2: node 'a': no setting 'paht'", "line 3: node 'b'"],
+    ),
+    "settings of a node": (
+        "nodes:\n  a:\n    source:\n      fields: 7\n      paht: a.ndjson\n"
+        "  out: {output: {input: a, path: o.ndjson}}\n",
+        ["line 4: node 'a': fields", "line 5: node 'a': no setting 'paht'"],
     ),
     "inputs": (
         "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: aa, by: n}}\n"

@@ -19,7 +19,7 @@ from compactor.pipelines.config.pipeline import Pipeline
 from compactor.pipelines.config.variables import Variables
 from compactor.predicate.instant import at_instant
 from compactor.settings.document import Document
-from compactor.settings.mistakes import Mistakes, Place, first_mistake
+from compactor.settings.mistakes import Mistakes, Place, all_mistakes, with_others
 from compactor.settings.paths import from_folder
 
 if TYPE_CHECKING:
@@ -179,5 +179,5 @@ def _validated(
     try:
         return model(**settings)
     except ValidationError as error:
-        within, message = first_mistake(error, model)
-    raise fail((*place, *within), f"{what}: {message}")
+        found = all_mistakes(error, model)
+    raise with_others([fail((*place, *m.place), f"{what}: {m.message}") for m in found])
