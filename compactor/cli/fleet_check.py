@@ -18,7 +18,7 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, JobError, UsageError
 from compactor.fleet.agenda import due_of
 from compactor.fleet.config import Entry, FleetConfig, load_fleet
-from compactor.fleet.finding import Pattern, found, has_table, patterns_of
+from compactor.fleet.finding import Pattern, found, has_table, patterns_of, without_links
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
 from compactor.lakes.open import check_apart
@@ -120,8 +120,9 @@ def _none_text(pattern: Pattern, checked: dict[str, list[CheckedTable]]) -> str:
     """Says why an entry has no table; empty for one that has some."""
     if checked[pattern.entry.at]:
         return ""
-    owners = {table.table: at for at, tables in checked.items() for table in tables}
-    theirs = [owners[place.url] for place in pattern.places() if place.url in owners]
+    owners = {without_links(t.table): at for at, tables in checked.items() for t in tables}
+    folders = [without_links(place.url) for place in pattern.places()]
+    theirs = [owners[folder] for folder in folders if folder in owners]
     if not theirs:
         return "no table yet"
     matching = "the one that matches belongs"

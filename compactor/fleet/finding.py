@@ -6,6 +6,7 @@ folders there. What lies in a folder is not listed. Whether a folder is a table 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -112,8 +113,9 @@ class Found(NamedTuple):
 
 
 def found(patterns: Iterable[Pattern]) -> Found:
-    """Looks for all places. One entry's store that does not answer keeps no other from being asked."""
-    result = Found({}, [])
+    """Looks for all places; of links to one folder the first counts. One entry's store that does not answer
+    keeps no other from being asked."""
+    result, folders = Found({}, []), set[str]()
     for pattern in patterns:
         try:
             places = list(pattern.places())
@@ -121,9 +123,16 @@ def found(patterns: Iterable[Pattern]) -> Found:
             result.unanswered.append((pattern, error))
             continue
         for place in places:
-            if not _may_match(result.unanswered, place.url):
-                result.places.setdefault(place.url, (place, pattern.entry))
+            folder = without_links(place.url)
+            if folder not in folders and not _may_match(result.unanswered, place.url):
+                folders.add(folder)
+                result.places[place.url] = place, pattern.entry
     return result
+
+
+def without_links(url: str) -> str:
+    """Returns the address of a table, which of a local folder is the same by whatever link it is reached."""
+    return url if "://" in url else os.path.realpath(url)
 
 
 def _may_match(unanswered: Sequence[tuple[Pattern, CompactorError]], url: str) -> bool:

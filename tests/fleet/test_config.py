@@ -116,6 +116,15 @@ def test_wildcards_in_the_folder_of_the_file_are_no_pattern(tmp_path: Path) -> N
     assert sorted(places) == [f"{folder}/{name}" for name in ("logs-1", "logs-2", "one")]
 
 
+def test_links_to_one_folder_are_one_table_of_the_first_entry(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "a").mkdir(parents=True)
+    (tmp_path / "logs" / "b").symlink_to("a")
+    (tmp_path / "same").symlink_to(tmp_path / "logs" / "a")
+    (tmp_path / "fleet.yaml").write_text("tables:\n  - at: logs/*\n  - at: same\n")
+    config = load_fleet(str(tmp_path / "fleet.yaml"))
+    assert list(found(patterns_of(config)).places) == [f"{tmp_path}/logs/a"]
+
+
 @pytest.mark.parametrize(
     "line",
     ["at: nothing://lake/*", 'at: t\n    publish: {to: "nothing://lake/t", as: delta}'],
