@@ -146,8 +146,10 @@ cdef inline int64_t added(Vocabulary* known, Word word, int64_t size) noexcept n
 
 
 cdef inline bint has_room(Vocabulary* known) noexcept nogil:
-    """Returns whether one more word may be added: numbers are left, and seven eighths of a table that may grow are free: a
-    word that is not where it is looked for first is a branch guessed wrong."""
+    """Returns whether one more word may be added: numbers are left, and seven eighths of a table that may grow are free.
+
+    A fuller one has more words elsewhere than where they are looked for first, each a branch guessed wrong.
+    """
     cdef int64_t number
     if known.count == TRIPLES:
         return False

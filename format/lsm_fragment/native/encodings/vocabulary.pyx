@@ -42,7 +42,7 @@ cdef extern from *:
 
        begin, stop: the strip, of the `size` bytes. rows: a bit for each byte of the strip that a row starts with. last:
        1 if the byte before the strip is a letter or a digit; set for the next strip. ends: the places from `begin` on,
-       with a bit if a row starts there; eight more are overwritten. */
+       with a bit if a row starts there; up to seven more are overwritten. */
     FOR_EACH_LEVEL static int64_t find_ends(
         const uint8_t* data, int64_t begin, int64_t stop, int64_t size, const uint64_t* rows, uint64_t* last, int32_t* ends
     ) {
@@ -175,16 +175,17 @@ cdef bint number_words(
 ) noexcept nogil:
     """Writes the numbers of words, as `number` does. Returns False if there are too many.
 
-    ends: see `find_ends`; `SIZE` bytes from each on may be read. begin: of the first word.
+    data: of a strip. ends: see `find_ends`; `SIZE` bytes from each on may be read. begin: of the first word, before the
+    strip if that is negative.
     """
     cdef Word[BLOCK] words
-    cdef int32_t[BLOCK] sizes
+    cdef int64_t[BLOCK] sizes
     cdef uint32_t[BLOCK] numbers  # that the table's first entries have
     cdef bint[BLOCK] is_start
     cdef Word word
     cdef int64_t done = 0, at = begin, start, length, found, index
     cdef uint64_t hashed
-    cdef uint32_t number, entry
+    cdef uint32_t likely, entry
     cdef bint is_long
     cdef const Word* known = to.known.words
     cdef const uint8_t* known_sizes = to.known.sizes
@@ -195,9 +196,10 @@ cdef bint number_words(
         start, found = at, 0
         while done < count and found < BLOCK:
             length = (ends[done] & ~ROW_BIT) - at
-            # The first bytes of a longer word are a word. If it is spelled or cut elsewhere, all of it is unknown.
+            # The first bytes of a longer word are a word, unless it is cut elsewhere, or may be an id, which is spelled:
+            # then all of it is left to `number`.
             is_long = length > SIZE and not is_digit(data[at]) and data[at + SIZE] >> 6 != 2
-            sizes[found] = SIZE if is_long else <int32_t>length
+            sizes[found] = SIZE if is_long else length
             is_start[found] = not is_long and ends[done] >= ROW_BIT
             length = min(length, <int64_t>SIZE)
             memcpy(&word, data + at, SIZE)
@@ -213,14 +215,14 @@ cdef bint number_words(
             numbers[index] = entry & NUMBER if (entry ^ tag_of(hashed)) <= NUMBER else 0
         at = start
         for index in range(found):
-            number = numbers[index]
+            likely = numbers[index]
             if (
-                number
-                and known[number].low == words[index].low
-                and known[number].high == words[index].high
-                and known_sizes[number] == sizes[index]
+                likely
+                and known[likely].low == words[index].low
+                and known[likely].high == words[index].high
+                and known_sizes[likely] == sizes[index]
             ):
-                out[0] = <uint16_t>number
+                out[0] = <uint16_t>likely
                 out += 1
             else:
                 to.out = out
