@@ -1,9 +1,11 @@
-"""Files that appear whole or not at all: checks of the target, writing a small file, errors."""
+"""Files that appear whole or not at all: checks of the target, writing a small file, errors; and lines that
+are added to a file."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from compactor.common.system_errors import cause_and_advice
@@ -31,24 +33,40 @@ def checked_target(path: str) -> Path:
 
 
 def write_whole(path: str, data: bytes) -> None:
-    """Writes a file at `path` (`write_pieces`)."""
-    write_pieces(path, [data])
-
-
-def write_pieces(path: str, pieces: Iterable[bytes]) -> None:
     """Writes a file at `path`, replacing any earlier one; an exception leaves everything unchanged.
 
-    pieces: may come from the earlier file. Raises `UsageError` for a path that cannot be written, `JobError`
-    if writing fails half way.
+    Raises `UsageError` for a path that cannot be written, `JobError` if writing fails half way.
     """
     target = checked_target(path)
     with contextlib.closing(Staging(target)) as staging:
         with creating(path):
             staged = staging.create()
         with contextlib.closing(staged), writing(path):
-            staged.file.writelines(pieces)
+            staged.file.write(data)
             staged.seal()
             staged.publish(target)
+
+
+def append_lines(path: str, lines: bytes) -> None:
+    """Adds lines to a file, which is created if there is none, and syncs them; what it has stays.
+
+    Raises `UsageError` for a path that cannot be written, `JobError` if writing fails half way.
+    """
+    with contextlib.ExitStack() as opened:
+        with creating(path):
+            file = opened.enter_context(Path(path).open("ab+"))
+        opened.enter_context(writing(path))
+        size = file.seek(0, os.SEEK_END)
+        if size and lines:
+            file.seek(-1, os.SEEK_END)
+            lines = lines if file.read(1) == b"\n" else b"\n" + lines
+        try:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.truncate(path, size)
+            raise
 
 
 @contextlib.contextmanager

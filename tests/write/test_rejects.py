@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor import Table
 from compactor.cli.main import run
-from tests.support.wording import says
+from compactor.errors import JobError
+from compactor.files.source import BadRow
+from compactor.write.ingest.rejects import Rejects
+from tests.support.wording import refuses, says
 
 _GOOD_CSV = st.integers(-9, 9).map(lambda n: (f"{n},x", n))
 _BAD_CSV = st.sampled_from(["1,2,3", "7", "word,x", '"1 1",x', "\udcff,x", '1,"\udcff"'])
@@ -74,23 +80,59 @@ def test_a_row_that_only_the_common_type_of_several_files_holds_is_no_reject(
     assert [row["text"] for row in rejected(tmp_path / "bad.ndjson")] == ["bad"]
 
 
-def test_rejects_of_earlier_runs_stay_and_a_repeated_run_adds_none(tmp_path: Path) -> None:
+def test_rejects_of_earlier_runs_stay(tmp_path: Path) -> None:
     kept = tmp_path / "bad.ndjson"
     kept.write_text('{"file": "before.csv"}')  # of another program, which ended no line
-    for name in ("a", "b"):
+    kept.chmod(0o600)
+    for name in ("a", "b", "a"):
         (tmp_path / f"{name}.csv").write_text(f"k,t\n1,2\n{name}\n")
-    runs = ["a", "b", "a"]
-    for name in runs:
         assert ingest(tmp_path, str(tmp_path / f"{name}.csv"), "--sort-by", "k") == 0
     found = [Path(row["file"]).name for row in rejected(kept)]
-    assert found == ["before.csv", "b.csv", "a.csv"]
+    assert found == ["before.csv", "a.csv", "b.csv", "a.csv"]
+    assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_run_without_rejects_leaves_the_file_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "bad.ndjson").write_text('{"file": "before.csv"}\n')
-    (tmp_path / "a.csv").write_text("k,t\n1,2\n")
-    assert ingest(tmp_path, str(tmp_path / "a.csv"), "--sort-by", "k") == 0
-    assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == ["before.csv"]
+def test_rejects_of_two_runs_at_one_time_stay(tmp_path: Path) -> None:
+    kept = tmp_path / "bad.ndjson"
+    one, other = Rejects(str(kept)), Rejects(str(kept))
+    for number in range(3):
+        for name, rejects in (("one", one), ("other", other)):
+            rejects.add(name, [BadRow(number, "reason", "text")])
+            rejects.write()
+            rejects.write()  # once
+    found = [(row["file"], row["row"]) for row in rejected(kept)]
+    assert found == [(name, row) for row in (1, 2, 3) for name in ("one", "other")]
+
+
+def test_a_run_without_rejects_leaves_the_file_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "bad.ndjson"
+    kept.write_text("old, without an end")
+    before = kept.stat()
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "a.parquet")
+    assert ingest(tmp_path, str(tmp_path / "a.parquet"), "--sort-by", "k", "--json") == 0
+    said = capsys.readouterr()
+    assert (json.loads(said.out)["rejected_rows"], said.err) == (0, "")
+    assert kept.read_text() == "old, without an end"
+    assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_disk_that_is_full_leaves_no_part_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "bad.ndjson"
+    kept.write_text("{}\n")
+    rejects = Rejects(str(kept))
+    rejects.add("a.csv", [BadRow(0, "reason", "text")])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with refuses(JobError, "bad.ndjson: writing failed, and nothing was left behind"):
+        rejects.write()
+    assert kept.read_text() == "{}\n"
 
 
 def test_more_rejects_than_allowed_commit_nothing(
@@ -131,7 +173,7 @@ def test_rows_of_a_file_that_is_not_added_are_no_rejects(tmp_path: Path) -> None
     files = [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
     assert ingest(tmp_path, *files) == 3
     assert keys(tmp_path) == [1, 1]
-    assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == files[:1]
+    assert [row["file"] for row in rejected(tmp_path / "bad.ndjson")] == 2 * files[:1]
 
 
 def test_a_promoted_column_does_not_hide_rejects(tmp_path: Path) -> None:

@@ -4,15 +4,15 @@ runs."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from compactor.common.counts import counted
-from compactor.errors import InputError
+from compactor.errors import InputError, UsageError
 from compactor.files.source import BadRow
-from compactor.files.whole import check_target, write_pieces
+from compactor.files.whole import append_lines, check_target
 
 DEFAULT_MAX_REJECTS: Final = 1000
 
@@ -21,14 +21,15 @@ class Rejects:
     """The rejected rows of an ingest, held in memory, and a file with them."""
 
     def __init__(self, path: str, limit: int = DEFAULT_MAX_REJECTS) -> None:
-        """limit: maximum rows of all files. Raises `UsageError` for a path that cannot be a file."""
+        """limit: maximum rows of all files. Raises `UsageError` for a path that cannot be written."""
         check_target(path)
+        if Path(path).exists() and not os.access(path, os.R_OK | os.W_OK):
+            raise UsageError(f"{path}: can't be written: allow that, or choose another file")
         self.path = path
-        file = Path(path)
-        self._earlier_bytes = file.stat().st_size if file.exists() else 0
         self.limit = limit
         self._lines: list[str] = []
-        self._is_written = False
+        self._written: int | None = None
+        """How many of the rows the file has; None before the first write."""
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -41,37 +42,22 @@ class Rejects:
                 f"{rows[0].reason}; or raise --max-rejects"
             )
         self._lines += [_line(path, row) for row in rows]
-        self._is_written = self._is_written and not rows
 
     def forget_after(self, count: int) -> None:
         """Forgets all rows but the first ones, because their files are read again, or not added."""
-        if len(self) > count:
-            del self._lines[count:]
-            self._is_written = False
+        del self._lines[count:]
+        if self._written is not None:
+            self._written = min(self._written, count)  # those may come again
 
     def write(self) -> None:
-        """Writes the file, before a commit makes the other rows visible.
+        """Adds the rows to the file, before a commit makes the other rows visible.
 
         Raises `UsageError` and `JobError`.
         """
-        if not self._is_written:
-            new = dict.fromkeys(line.encode(errors="replace") for line in self._lines)
-            write_pieces(self.path, chain(self._earlier(new), new))
-            self._is_written = True
-
-    def _earlier(self, new: Mapping[bytes, None]) -> Iterator[bytes]:
-        """Yields the lines that the file had before, without those of a run that was repeated."""
-        left = self._earlier_bytes
-        if not left:
-            return
-        with Path(self.path).open("rb") as file:
-            for line in file:
-                if left <= 0:
-                    return
-                left -= len(line)
-                whole = line if line.endswith(b"\n") else line + b"\n"
-                if whole not in new:
-                    yield whole
+        new = self._lines[self._written or 0 :]
+        if new or self._written is None:
+            append_lines(self.path, "".join(new).encode(errors="replace"))
+            self._written = len(self)
 
 
 def _line(path: str, row: BadRow) -> str:
