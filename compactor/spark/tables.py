@@ -22,7 +22,8 @@ _ALL_ROWS: Final = frozenset(("version", "as_of", "tag", "min_tasks", "task_byte
 """Options with which a table has the rows that its log says, and which a read does not refuse."""
 
 _OURS: Final = re.compile(
-    rf"^{re.escape(CompactorError.__module__)}\.(\w+): (.*?)\s*$", re.MULTILINE
+    rf"^{re.escape(CompactorError.__module__)}\.(\w+): (.*?)(?:\n SQLSTATE: \w+)?\Z",
+    re.DOTALL | re.MULTILINE,
 )
 
 
@@ -63,12 +64,11 @@ def table(
 
 def _own(error: AnalysisException) -> CompactorError | None:
     """Returns the error of ours that Spark passes on as the text of a traceback."""
-    found = _OURS.findall(str(error))
-    if not found:
+    last = str(error).rpartition("Traceback (most recent call last):\n")[2]
+    if (found := _OURS.search(last)) is None:
         return None
-    name, text = found[-1]
-    kind: type[CompactorError] = getattr(sys.modules[CompactorError.__module__], name)
-    return kind(text)
+    kind = getattr(sys.modules[CompactorError.__module__], found[1], None)
+    return None if kind is None else kind(found[2].rstrip())
 
 
 def _count_by_log(frame: DataFrame, rows: int) -> None:

@@ -188,6 +188,8 @@ def test_a_wrong_call_is_refused_as_by_python_without_sparks_traceback(
         table(source, tmp_path / "t", colour="red")
     with refuses(TableNotFoundError, "no table here"):
         table(source, tmp_path / "none")
+    with refuses(TableNotFoundError, "no table here"):
+        table(source, f"{tmp_path}/a\ncompactor.errors.Nope: none")
 
 
 def test_a_session_is_given_the_format_and_functions_once(
