@@ -35,7 +35,7 @@ imports `compactor`; the CLI maps it to exit code 3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from compactor.common.foreign import shown
 from compactor.common.message import Message
@@ -51,11 +51,16 @@ class CompactorError(Exception):
 
     exit_code = 1
     others: Sequence[CompactorError] = ()
-    """Mistakes that were found beside this one, in other parts of the same file."""
+    """Mistakes that were found beside this one, in other parts of the same file; no part of `message`."""
 
     def __init__(self, *parts: str) -> None:
         """parts: texts, settings and messages, which are joined."""
         super().__init__(Message(*parts))
+
+    def reword(self, change: Callable[[Message], str]) -> None:
+        """Changes the message, and those of the other mistakes."""
+        for error in (self, *self.others):
+            error.args = (change(error.message),)
 
     @property
     def message(self) -> Message:

@@ -24,6 +24,7 @@ from compactor.cli.output import fail
 from compactor.cli.pipes import tolerate_closed_pipes
 from compactor.cli.usage import usage_line
 from compactor.common import interrupts, logs
+from compactor.common.counts import counted
 from compactor.common.foreign import shown
 from compactor.common.logs import LogFormat, LogSettings
 from compactor.common.shortage import shortage
@@ -31,6 +32,8 @@ from compactor.common.system_errors import cause_and_advice
 from compactor.errors import CompactorError, MachineError
 from lsm_fragment.errors import FormatError
 
+_MAX_TOLD: Final = 20
+"""Tell at most this many mistakes of a file."""
 _BARE_LINE: Final = b"compactor: error: there is not enough memory; nothing unfinished is visible\n"
 _EPILOG = """\b
 Examples:
@@ -133,8 +136,11 @@ def _ended(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; nothing unfinished is visible", 130)
     except CompactorError as error:
-        for other in (error, *error.others):
-            _fail(other.message, other.exit_code)
+        told = [error, *error.others]
+        for mistake in told[:_MAX_TOLD]:
+            _fail(mistake.message, mistake.exit_code)
+        if (more := len(told) - _MAX_TOLD) > 0:
+            _fail(f"and {counted(more, 'more mistake')}", error.exit_code)
         return error.exit_code
     except FormatError as error:
         return _fail(str(error), 3)

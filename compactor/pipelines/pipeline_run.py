@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.common import interrupts
-from compactor.errors import CompactorError, ConfigError, InputError
+from compactor.errors import CompactorError, ConfigError
 from compactor.files.source import TypesDifferError
 from compactor.files.write import check_sink_path
 from compactor.pipelines.binding import WIDENED, WIDENED_TYPE, plain_schema
@@ -41,7 +41,7 @@ from compactor.pipelines.projection import reading_used_columns
 from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.work import RunContext
-from compactor.settings.mistakes import Mistakes
+from compactor.settings.mistakes import with_others
 
 
 class PipelineRun:
@@ -73,14 +73,15 @@ class PipelineRun:
         self._readers: dict[str, SourceReader] = {}
         with ExitStack() as opened:
             opened.callback(self.close)
-            try:
-                self._bind_all(reading_used_columns(self._nodes))
-            except (ConfigError, InputError) as error:
-                if not any(isinstance(each, ConfigError) for each in (error, *error.others)):
-                    raise
+            mistakes = self._bind_all(reading_used_columns(self._nodes))
+            if any(isinstance(mistake, ConfigError) for mistake in mistakes.values()):
                 self.close()
-                # Messages name all columns of a source.
-                self._bind_all(self._nodes)
+                # Messages name all columns of a source; other nodes may not go with those that nobody uses.
+                found = self._bind_all(self._nodes)
+                mistakes = {name: found[name] for name in mistakes if name in found} or found
+            if mistakes:
+                raise with_others(list(mistakes.values()))
+            self._check_keys(pipeline)
             self._claim_places()
             opened.pop_all()
         self._results: dict[str, BatchBuffer] = {}
@@ -105,16 +106,20 @@ class PipelineRun:
         for reader in self._readers.values():
             reader.close()
 
-    def _bind_all(self, nodes: Mapping[str, Node]) -> None:
-        mistakes, bound = Mistakes(), set[str]()
+    def _bind_all(self, nodes: Mapping[str, Node]) -> dict[str, CompactorError]:
+        """Binds all nodes but those behind mistakes. Returns the mistakes by node."""
+        mistakes: dict[str, CompactorError] = {}
+        done: set[str] = set()
         for name in self._work.order:
-            if {edge.split(".")[0] for edge in inputs_of(nodes[name])} <= bound:
-                with mistakes.noted(), at_node(self._work.pipeline, name):
-                    self._bind(name, nodes[name])
-                    self._check_names(name)
-                    bound.add(name)
-        mistakes.check()
-        self._check_keys(self._work.pipeline)
+            if {edge.split(".")[0] for edge in inputs_of(nodes[name])} <= done:
+                try:
+                    with at_node(self._work.pipeline, name):
+                        self._bind(name, nodes[name])
+                        self._check_names(name)
+                    done.add(name)
+                except CompactorError as mistake:
+                    mistakes[name] = mistake
+        return mistakes
 
     def _bind(self, name: str, node: Node) -> None:
         schemas = self._work.schemas

@@ -54,7 +54,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
             return function(*given.args, **given.kwargs)
         except CompactorError as error:
             # `message` keeps the keys, so that a command that called the function can show its flags.
-            error.args = (error.message.named(in_python),)
+            error.reword(lambda message: message.named(in_python))
             raise
 
     return call

@@ -1,4 +1,5 @@
-"""Formats errors in settings for every front: the setting, the cause, the correction."""
+"""Formats errors in settings for every front: the setting, the cause, the correction; and collects those that
+are told together."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from compactor.common.message import Message, Setting
-from compactor.errors import CompactorError, ConfigError, InputError
+from compactor.errors import CompactorError
 from compactor.settings.messages import cause
 
 Place = tuple[str | int, ...]
@@ -50,7 +51,7 @@ class Mistakes:
         """Notes the mistake that ends the block."""
         try:
             yield
-        except (ConfigError, InputError) as mistake:
+        except CompactorError as mistake:
             self.add(mistake)
 
     def check(self) -> None:

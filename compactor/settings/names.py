@@ -80,5 +80,5 @@ def settings_named(name_of: Callable[[str], str]) -> Iterator[None]:
     try:
         yield
     except CompactorError as error:
-        error.args = (str(error.message.named(name_of)),)
+        error.reword(lambda message: str(message.named(name_of)))
         raise

@@ -274,12 +274,29 @@ SEVERAL = {
         "  c: {source: {path: a.ndjson}}\n  out: {output: {input: c, path: o.ndjson}}\n",
         ["line 2: node 'a'", "line 3: node 'b'"],
     ),
+    "outputs": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  out: {output: {input: a, path: o.ndjson}}\n"
+        "  p: {output: {input: a, path: o.ndjson}}\n  q: {output: {input: a, path: o.ndjson}}\n",
+        ["line 4: node 'p': the rows of 'out'", "line 5: node 'q': the rows of 'out'"],
+    ),
     "columns": (
         "nodes:\n  a: {source: {path: a.ndjson}}\n  none: {source: {path: none.csv}}\n"
         "  b: {sort: {input: a, by: x}}\n  c: {sort: {input: b, by: y}}\n"
         "  d: {transform: {input: a, filter: z > 1}}\n  m: {merge: {inputs: [c, d, none]}}\n"
         "  out: {output: {input: m, path: o.ndjson}}\n",
         ["line 3: node 'none'", "line 4: node 'b'", "line 6: node 'd'"],  # `c` and `m` may be right
+    ),
+    "column beside unused ones that would not go together": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  u: {source: {path: 'u*.ndjson'}}\n"
+        "  v: {transform: {input: u, columns: {n: n}}}\n  b: {sort: {input: a, by: x}}\n"
+        "  out: {output: {input: v, path: o.ndjson}}\n  p: {output: {input: b, path: p.ndjson}}\n",
+        ["line 5: node 'b': sort column 'x' is not in the schema; columns are: n"],
+    ),
+    "table": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: a, by: x}}\n"
+        "  t: {source: {table: none}}\n  out: {output: {input: b, path: o.ndjson}}\n"
+        "  p: {output: {input: t, path: p.ndjson}}\n",
+        ["line 3: node 'b'", "line 4: node 't'"],
     ),
 }
 
@@ -290,6 +307,8 @@ def test_the_mistakes_of_all_nodes_are_told_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.ndjson").write_text('{"n": 1}\n')
+    for number, of in enumerate(("1", '"text"'), start=1):
+        Path(f"u{number}.ndjson").write_text(f'{{"n": 1, "u": {of}}}\n')
     text, expected = SEVERAL[name]
     Path("p.yaml").write_text(text)
     exit_code = run(["run", "p.yaml", "--check"])
@@ -299,3 +318,37 @@ def test_the_mistakes_of_all_nodes_are_told_at_once(
         assert line.startswith(f"compactor: error: p.yaml, {start}")
     assert exit_code == (3 if name == "columns" else 2)
     assert not Path("o.ndjson").exists()
+
+
+def test_values_of_the_environment_are_hidden_in_all_mistakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SECRET", "topsecret99")
+    Path("a.ndjson").write_text('{"n": 1}\n')
+    source, out = (
+        "  a: {source: {path: a.ndjson}}\n",
+        "  out: {output: {input: a, path: o.ndjson}}\n",
+    )
+    for twice in (
+        "{source: {path: a.ndjson, format: '${SECRET}'}}",
+        "{sort: {input: '${SECRET}', by: n}}",
+        "{source: {path: '${SECRET}/none.csv'}}",
+    ):
+        outs = "".join(f"  o{n}: {{output: {{input: {n}, path: {n}.csv}}}}\n" for n in "bc")
+        Path("p.yaml").write_text(f"nodes:\n{source}  b: {twice}\n  c: {twice}\n{outs}{out}")
+        run(["run", "p.yaml", "--check"])
+        told = capsys.readouterr().err
+        assert len(told.splitlines()) == told.count("${SECRET}") == 2
+        assert "topsecret99" not in told
+
+
+def test_no_more_than_twenty_mistakes_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = "".join(f"  n{number}: {{sorce: {{}}}}\n" for number in range(50))
+    (tmp_path / "p.yaml").write_text(f"nodes:\n{nodes}")
+    assert run(["run", str(tmp_path / "p.yaml")]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 21
+    assert told[-1] == "compactor: error: and 30 more mistakes"

@@ -37,13 +37,16 @@ def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
 
 def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail) -> None:
     """Raises `fail(...)` if two outputs, or an output and the dead letters, share a place."""
+    mistakes = Mistakes()
     taken = {} if dead_letter is None else {identity(dead_letter): "the dead letters"}
     for key, node in nodes.items():
         if isinstance(node, Output):
             place = identity(node.path or node.table or "")
             if place in taken:
-                raise fail(("nodes", key), f"node {key!r}: {taken[place]} go to the same place")
-            taken[place] = f"the rows of {key!r}"
+                text = f"node {key!r}: {taken[place]} go to the same place"
+                mistakes.add(fail(("nodes", key), text))
+            taken.setdefault(place, f"the rows of {key!r}")
+    mistakes.check()
 
 
 def _check_acyclic(nodes: Mapping[str, Node], fail: Fail) -> None:

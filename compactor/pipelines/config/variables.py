@@ -49,11 +49,12 @@ class Variables:
         try:
             yield
         except CompactorError as error:
-            if self._hidden is not None:
-                parts = error.message.parts
-                shown = (p if isinstance(p, Setting) else self.hide(p) for p in parts)
-                error.args = (Message(*shown),)
+            error.reword(self._without_values)
             raise
+
+    def _without_values(self, message: Message) -> Message:
+        parts = (part if isinstance(part, Setting) else self.hide(part) for part in message.parts)
+        return Message(*parts)
 
     def _filled(self, value: Any, place: Place, document: Document) -> Any:
         if isinstance(value, dict):
