@@ -264,6 +264,11 @@ SEVERAL = {
         "  out: {output: {input: a, path: o.ndjson}}\n",
         ["line 4: node 'a': fields", "line 5: node 'a': no setting 'paht'"],
     ),
+    "types of a list": (
+        "nodes:\n- {name: a, type: sourc}\n- {name: b, type: sort, inputs: [a, a]}\n"
+        "- {name: out, type: output, inputs: [b], config: {path: o.ndjson}}\n",
+        ["line 2: node 'a': no type 'sourc'", "line 3: node 'b': sort has 1 input"],
+    ),
     "inputs": (
         "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: aa, by: n}}\n"
         "  out: {output: {input: bb, path: o.ndjson}}\n",

@@ -18,7 +18,7 @@ from compactor.pipelines.config.spelled import (
     without_sections,
 )
 from compactor.settings.document import Document
-from compactor.settings.mistakes import Place, instead_of
+from compactor.settings.mistakes import Mistakes, Place, instead_of
 
 _INPUTS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(NODES, ("input",)),
@@ -52,14 +52,19 @@ def by_name(document: Document) -> Document:
     if not isinstance(raw, list):
         return document
     document = without_sections(document)
-    listed = [_listed(document, index) for index in range(len(raw))]
+    listed: list[ListedNode] = []
     nodes: dict[str, Any] = {}
-    for index, node in enumerate(listed):
-        if node.name in nodes:
-            raise document.fail(
-                ("nodes", index), f"two nodes have the name {node.name!r}: rename one"
-            )
-        nodes[node.name] = {node.type: _settings(document, index, node)}
+    mistakes = Mistakes()
+    for index in range(len(raw)):
+        with mistakes.noted():
+            listed.append(node := _listed(document, index))
+            settings = _settings(document, index, node)
+            if node.name in nodes:
+                raise document.fail(
+                    ("nodes", index), f"two nodes have the name {node.name!r}: rename one"
+                )
+            nodes[node.name] = {node.type: settings}
+    mistakes.check()
 
     def moved(place: Place) -> Place:
         if len(place) < 2 or place[0] != "nodes" or not isinstance(place[1], int):
