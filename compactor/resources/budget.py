@@ -136,6 +136,12 @@ class MemoryBudget:
         """Returns whether `size` bytes fit below the soft limit and leave `reserve` below the limit."""
         return self.used_bytes + size <= min(self.soft_bytes, self.limit_bytes - reserve)
 
+    def has_room_at_last(self, size: int, reserve: int = 0) -> bool:
+        """Returns whether `size` bytes fit (`has_room`), maybe once work begun ahead has ended."""
+        if not self.has_room(size, reserve):
+            self._finish()
+        return self.has_room(size, reserve)
+
     def make_room(self, size: int) -> bool:
         """Waits and spills as `charge` does; returns whether `size` bytes then fit (`has_room`)."""
         if size <= self.soft_bytes and not self.has_room(size):

@@ -129,8 +129,8 @@ class DecodedRows:
 
     def room_for(self, size: int) -> Reservation | None:
         """Returns memory for decoded rows, or for what makes them; None if they go to disk as they come."""
-        has_room = size <= self._slice_bytes or self._budget.has_room(size, self._reserve_bytes)
-        return Reservation(self._budget, CHUNKS, size) if has_room else None
+        fits = size <= self._slice_bytes or self._budget.has_room_at_last(size, self._reserve_bytes)
+        return Reservation(self._budget, CHUNKS, size) if fits else None
 
     def heaviest_bytes(self) -> int | None:
         """Returns an upper bound of the bytes of a row in any column; None if some rows are on disk."""
