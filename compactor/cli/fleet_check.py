@@ -18,10 +18,11 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CompactorError, JobError, UsageError
 from compactor.fleet.agenda import due_of
 from compactor.fleet.config import Entry, FleetConfig, load_fleet
-from compactor.fleet.finding import Pattern, found, has_table, patterns_of, without_links
+from compactor.fleet.finding import Pattern, found, has_table, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
 from compactor.lakes.open import check_apart
+from compactor.settings.paths import identity
 from compactor.settings.properties import properties_text
 from compactor.table.commit_log import CommitLog
 from lsm_fragment.errors import FormatError
@@ -120,8 +121,8 @@ def _none_text(pattern: Pattern, checked: dict[str, list[CheckedTable]]) -> str:
     """Says why an entry has no table; empty for one that has some."""
     if checked[pattern.entry.at]:
         return ""
-    owners = {without_links(t.table): at for at, tables in checked.items() for t in tables}
-    folders = [without_links(place.url) for place in pattern.places()]
+    owners = {identity(t.table): at for at, tables in checked.items() for t in tables}
+    folders = [identity(place.url) for place in pattern.places()]
     theirs = [owners[folder] for folder in folders if folder in owners]
     if not theirs:
         return "no table yet"

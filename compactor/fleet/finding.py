@@ -6,7 +6,6 @@ folders there. What lies in a folder is not listed. Whether a folder is a table 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from compactor.errors import CompactorError, UsageError
 from compactor.fleet.config import Entry, FleetConfig
+from compactor.settings.paths import identity
 from compactor.stores.base import Folder
 from compactor.stores.open import open_store
 from compactor.stores.user_files import WILDCARDS
@@ -123,16 +123,11 @@ def found(patterns: Iterable[Pattern]) -> Found:
             result.unanswered.append((pattern, error))
             continue
         for place in places:
-            folder = without_links(place.url)
+            folder = identity(place.url)
             if folder not in folders and not _may_match(result.unanswered, place.url):
                 folders.add(folder)
                 result.places[place.url] = place, pattern.entry
     return result
-
-
-def without_links(url: str) -> str:
-    """Returns the address of a table, which of a local folder is the same by whatever link it is reached."""
-    return url if "://" in url else os.path.realpath(url)
 
 
 def _may_match(unanswered: Sequence[tuple[Pattern, CompactorError]], url: str) -> bool:

@@ -15,7 +15,6 @@ from compactor.errors import ConfigError
 from compactor.files.places import is_stream
 from compactor.pipelines.classify import ancestors
 from compactor.pipelines.config import Output, Pipeline, Source
-from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.guesses import run_by_guesses
 from compactor.pipelines.located import at_node
@@ -23,6 +22,7 @@ from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.run_report import RunReport
 from compactor.settings.names import in_pipeline, settings_named
+from compactor.settings.paths import identity
 
 
 @settings_named(in_pipeline)

@@ -31,7 +31,6 @@ from compactor.pipelines.config import (
     Source,
     inputs_of,
 )
-from compactor.pipelines.config.paths import identity
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
 from compactor.pipelines.located import at_node, at_setting, rows_at
 from compactor.pipelines.nodes import output, route, source
@@ -42,6 +41,7 @@ from compactor.pipelines.provenance import HIDDEN_NAMES, Batches, one_document
 from compactor.pipelines.run_report import RunReport
 from compactor.pipelines.work import RunContext
 from compactor.settings.mistakes import with_others
+from compactor.settings.paths import identity
 
 
 class PipelineRun:

@@ -25,7 +25,6 @@ from compactor.pipelines.classify import (
     topological_order,
 )
 from compactor.pipelines.config import Combine, Merge, Node, Output, Pipeline, Source, Transform
-from compactor.pipelines.config.paths import identity
 from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
@@ -35,6 +34,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Reservation
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
+from compactor.settings.paths import identity
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ThreadPool
 

@@ -1,4 +1,4 @@
-"""Finds what a file of settings names: relative paths begin at its own folder."""
+"""Finds what a file of settings names: relative paths begin at its own folder, and one place has one name."""
 
 from __future__ import annotations
 
@@ -12,3 +12,10 @@ def from_folder(path: str, folder: str) -> str:
     if path == STREAM or "://" in path:
         return path
     return os.path.join(folder, path)  # noqa: PTH118 - Path would drop a trailing slash and `./`
+
+
+def identity(path: str) -> str:
+    """Returns the one name of a file, table or object that has several paths."""
+    if path == STREAM or "://" in path:
+        return path.rstrip("/")
+    return os.path.realpath(path)

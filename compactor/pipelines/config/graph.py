@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
-from compactor.pipelines.config.paths import identity
 from compactor.settings.mistakes import Mistakes, Place, instead_of
+from compactor.settings.paths import identity
 
 Fail = Callable[[Place, str], ConfigError]
 """Makes the error for a place in the file."""

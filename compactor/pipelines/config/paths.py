@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-from compactor.files.places import STREAM
 from compactor.pipelines.config.nodes import Node, Output, Source
 from compactor.settings.paths import from_folder
 
@@ -17,10 +14,3 @@ def placed(node: Node, folder: str) -> Node:
     return node.model_copy(
         update={key: from_folder(place, folder) for key, place in places.items() if place}
     )
-
-
-def identity(path: str) -> str:
-    """Returns the one name of a file, table or object that has several paths."""
-    if path == STREAM or "://" in path:
-        return path.rstrip("/")
-    return os.path.realpath(path)
