@@ -59,7 +59,7 @@ _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
-AHEAD_DIVISOR: Final = 2
+AHEAD_DIVISOR: Final = 4
 """Decode chunks before they are needed only while one part in this many of the limit is free."""
 _DIVISOR: Final = 8
 """Give fetching ahead, ordering, slices and uploads one part in this many of the limit each."""
@@ -271,7 +271,8 @@ class _Formulas(Struct, frozen=True):
         if self.settings.threads == 1:
             return one
         ahead = 3 * self.run_chunks + _DECODING_BYTES * self.inputs * self.group_rows
-        return one + min(ahead, self.settings.memory_limit_bytes // AHEAD_DIVISOR)
+        limit = self.settings.memory_limit_bytes
+        return one + min(ahead, limit - limit // AHEAD_DIVISOR)
 
     @property
     def in_work(self) -> int:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.merge.groups.column_cursors import ColumnCursors
+from compactor.merge.groups.column_pieces import ColumnPieces
+from compactor.merge.inputs.column_reader import ColumnReader
+from compactor.merge.inputs.decoded import TakenRows
 from compactor.merge.inputs.decoding import Decoding, may_decode_ahead
+from compactor.merge.order.row_order import RowOrder
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
+from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.merge_stages import DECODE, ROW_ORDER
+from compactor.resources.merge_stages import CHUNKS, DECODE, ROW_ORDER
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.container.block import Block
 from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError
+from lsm_fragment.gather.origins import Origins
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of
 from tests.support.fragments import NonSeekableSource, sort_schema, write_fragment
@@ -133,15 +142,48 @@ def test_a_small_chunk_is_not_handed_over(
     assert budget.used_bytes == 0
 
 
-def test_chunks_are_decoded_ahead_only_while_half_of_the_limit_is_free(
+def test_chunks_are_decoded_ahead_only_while_a_quarter_of_the_limit_is_free(
     budget: MemoryBudget,
 ) -> None:
-    assert may_decode_ahead(budget, 32 * MIB)
-    assert not may_decode_ahead(budget, 32 * MIB + 1)
-    order = Reservation(budget, ROW_ORDER, 31 * MIB)
+    assert may_decode_ahead(budget, 48 * MIB)
+    assert not may_decode_ahead(budget, 48 * MIB + 1)
+    order = Reservation(budget, ROW_ORDER, 47 * MIB)
     assert may_decode_ahead(budget, MIB)
     assert not may_decode_ahead(budget, MIB + 1)
     order.free()
+
+
+def test_a_chunk_for_which_there_was_no_room_is_begun_once_another_one_is_taken(
+    budget: MemoryBudget,
+) -> None:
+    began: list[tuple[str, int]] = []
+
+    class Reader:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def decode_ahead(self, dtype: pa.DataType, rows: int) -> bool:
+            has_room = self.number <= sum(what == "take" for what, _ in began)
+            if has_room and rows > 0:
+                began.append(("begin", self.number))
+            return has_room
+
+        def take_part(self, dtype: pa.DataType) -> TakenRows:
+            began.append(("take", self.number))
+            return TakenRows(pa.array([self.number] * 4), Reservation(budget, CHUNKS))
+
+    order = RowOrder(budget, LocalDisk(None))
+    order.append(np.arange(3), Origins.of(np.repeat(np.arange(3, dtype=np.uint16), 4), 3))
+    readers = cast("list[ColumnReader]", [Reader(number) for number in range(3)])
+    cursors = ColumnCursors(readers, np.ones(3, dtype=np.bool_), pa.int64(), budget, 0)
+    pieces = ColumnPieces(pa.int64(), MIB, only_weighs=False)
+    with cursors.take(next(order.groups()), pieces):
+        assert [pieces.pieces.array(n).to_pylist() for n in range(3)] == [[n] * 4 for n in range(3)]
+    assert began == [
+        ("begin", 0), ("take", 0), ("begin", 1), ("take", 1), ("begin", 2), ("take", 2)
+    ]  # fmt: skip
+    cursors.close()
+    order.close()
 
 
 def test_a_merge_with_a_damaged_chunk_ends_with_its_place_and_leaves_nothing() -> None:

@@ -7,6 +7,7 @@ A few last rows of a chunk are copied before that, so that not every input has t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -70,15 +71,14 @@ class ColumnCursors:
         """Takes the next row group's rows into `pieces`. Returns the pins of their memory."""
         pins = self._pins = Pins()
         sources, missing = order.inputs, np.empty(len(order.inputs), dtype=np.int64)
-        for place in native.lacking(self._left, sources, order.counts, missing):
-            index = int(sources[place])
-            here = int(self._left[index]) + self._inputs[index].disk_rows
-            self._inputs[index].decode_ahead(self._dtype, int(missing[place]) - here)
+        lacking = deque(native.lacking(self._left, sources, order.counts, missing))
+        self._decode_ahead(sources, missing, lacking)
         self._add(sources, missing, pieces)
         while len(places := missing.nonzero()[0]):
             places = places if may_decode_ahead(self._budget, 0) else places[:1]
             for index in sources[places].tolist():
                 self._load(index)
+                self._decode_ahead(sources, missing, lacking)  # in the room that its decoding took
             # Loading one may have moved another to disk.
             self._add(sources, missing, pieces)
         self._pins = Pins()
@@ -115,6 +115,15 @@ class ColumnCursors:
         self._pins.free()
         for index in range(len(self._inputs)):
             self._drop(index)
+
+    def _decode_ahead(self, sources: U16, missing: I64, lacking: deque[int]) -> None:
+        """Begins to decode chunks with missing rows, as far as there is room. lacking: the places of their
+        inputs; loses those whose chunks are begun."""
+        while lacking:
+            index, rows = int(sources[lacking[0]]), int(missing[lacking[0]])
+            if not self._inputs[index].decode_ahead(self._dtype, rows - int(self._left[index])):
+                return
+            lacking.popleft()
 
     def _load(self, index: int) -> None:
         array, memory = self._inputs[index].take_part(self._dtype)

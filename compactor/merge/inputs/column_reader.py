@@ -45,11 +45,6 @@ class ColumnReader:
         of it was large enough for one."""
         return self._searched.by_vocabulary
 
-    @property
-    def disk_rows(self) -> int:
-        """Rows of the current column that were decoded and wait on disk."""
-        return self._rows.rows
-
     def take_part(self, dtype: pa.DataType) -> TakenRows:
         """Returns some of the current column's next rows, dictionary-coded if they are stored so."""
         if self._rows.rows:
@@ -65,11 +60,11 @@ class ColumnReader:
         """Takes back rows of the current column, and keeps them on disk until they are taken again."""
         self._rows.put_back(array)
 
-    def decode_ahead(self, dtype: pa.DataType, rows: int) -> None:
-        """Begins to decode the chunks that have the current column's next `rows` rows, as far as there is
-        room. The column must have these rows."""
+    def decode_ahead(self, dtype: pa.DataType, rows: int) -> bool:
+        """Begins to decode the chunks that have the current column's next `rows` rows, which it must have.
+        Returns False if that takes more room than there is yet."""
         if not self._decoder.decodes_ahead or self._decoder.conversion.leaves_rows_out:
-            return  # only once deleted rows are out is it known how many rows a chunk leaves
+            return True  # only once deleted rows are out is it known how many rows a chunk leaves
         missing, place = rows - self._rows.rows, 0
         while missing > 0 and self._decoder.may_begin():
             if place == len(self._ahead):
@@ -78,6 +73,7 @@ class ColumnReader:
             self._decoder.begin(chunk)
             missing -= chunk.rows
             place += 1
+        return missing <= 0
 
     def next_block(self) -> Block:
         """Returns the current column's next chunk as stored; all rows before it must have been taken."""
