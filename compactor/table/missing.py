@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Final
 
@@ -45,8 +45,8 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
             raise
         needing = [e for e in newest.fragments.all() if key in _objects_of(e)]
         if not needing:
-            dropping = _dropping(history, fragment)
-            raise _overtaken(store, key, dropping) from error
+            given_up = _given_up(history, {fragment})
+            raise _overtaken(store, key, given_up.get(fragment)) from error
         if isinstance(error, PermissionDeniedError):
             raise
         entry = next((e for e in needing if e.key == fragment), needing[0])
@@ -55,16 +55,27 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
 
 def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     """Returns the keys of fragments in quarantine, and of those that are proven to be gone: the store does
-    not list an object of theirs, and the newest version needs it.
+    not list an object of theirs, and the newest version needs it, or a version has given the fragment up.
 
     Lists the table's data. Raises `StoreError`.
     """
     there = {info.key for info in store.list(DATA_PREFIX)}
-    gone = [e for e in snapshot.fragments.all() if not there.issuperset(_objects_of(e))]
+    gone = {
+        entry.key: missing
+        for entry in snapshot.fragments.all()
+        if (missing := set(_objects_of(entry)) - there)
+    }
+    lost: set[str] = set()
     if gone:
-        newest = History(store, readers=1).newest(Snapshot.empty()).snapshot.fragments
-        gone = [entry for entry in gone if entry.key in newest]
-    return frozenset(snapshot.quarantine) | {entry.key for entry in gone}
+        history = History(store, readers=1)
+        newest = history.newest(Snapshot.empty()).snapshot.fragments
+        lost = {
+            key
+            for key, missing in gone.items()
+            if key in newest and not missing.isdisjoint(_objects_of(newest[key]))
+        }
+        lost |= _given_up(history, gone.keys() - lost).keys()
+    return frozenset(snapshot.quarantine) | lost
 
 
 def _newest_without(store: Store, history: History, key: str) -> Snapshot | None:
@@ -78,19 +89,24 @@ def _newest_without(store: Store, history: History, key: str) -> Snapshot | None
     return newest if newest.version else None
 
 
-def _dropping(history: History, fragment: str) -> Version | None:
-    """Returns the version that removed the fragment last, if it gave it up; None if it did not, or can't be
-    told."""
+def _given_up(history: History, fragments: Set[str]) -> dict[str, Version]:
+    """Returns the version that removed each of the fragments last, if it gave it up, and that can be told."""
+    found: dict[str, Version] = {}
+    left = set(fragments)
     try:
-        numbers = [number for number, _ in history.log_files(base_version(fragment) or 0)]
+        first = min((base_version(fragment) or 0 for fragment in fragments), default=0)
+        numbers = [number for number, _ in history.log_files(first)]
         for number in reversed(numbers[-_MAX_SEARCHED:]):
+            if not left:
+                break
             changes = (version := history.read_any(number)).changes
-            if fragment in changes.removes:
-                lost = {entry.key for entry in changes.lost_fragments}
-                return version if fragment in lost else None
+            removed = left.intersection(changes.removes)
+            lost = removed.intersection(entry.key for entry in changes.lost_fragments)
+            found |= dict.fromkeys(lost, version)
+            left -= removed
     except CompactorError:
         pass
-    return None
+    return found
 
 
 def _objects_of(entry: FragmentEntry) -> tuple[str, ...]:
@@ -102,8 +118,9 @@ def _overtaken(store: Store, key: str, dropping: Version | None) -> OvertakenErr
     if dropping is not None:
         return OvertakenError(
             f"{store.url}/{key}: no such object, and version {dropping.number} has given its rows up "
-            "(`compactor drop-fragment`): restore it from a backup, or read that version or a later one, and "
-            "changes since then"
+            "(`compactor drop-fragment`): restore it from a backup, leave it out (",
+            SKIP_MISSING,
+            "), or read that version or a later one, and changes since then",
         )
     return OvertakenError(
         f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "

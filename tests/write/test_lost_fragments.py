@@ -195,9 +195,31 @@ def test_a_fragment_is_given_up_in_one_commit_that_history_and_totals_show(
         table.drop_fragment(gone, lose_rows=True)
     table.compact(policy=FULL)
     assert table.verify().faults == []
-    with refuses(OvertakenError):
-        earlier = CommitLog(store).at(before)
-        Table(CommitLog(store), earlier).scan().to_table()
+    earlier = Table(CommitLog(store), CommitLog(store).at(before))
+    with refuses(OvertakenError, gone, str(report.version), "skip_missing"):
+        earlier.scan().to_table()
+    scan = earlier.scan(["k"], skip_missing=True)
+    assert scan.to_table()["k"].to_pylist() == [*range(10), *range(20, 30)]
+    assert (scan.report.fragments_left_out, scan.report.rows_left_out) == (1, 9)
+
+
+@pytest.mark.parametrize("object_gone", ["fragment", "deleted rows"])
+def test_what_a_vacuum_has_removed_of_an_earlier_version_is_not_left_out(
+    store: MemoryStore, object_gone: str
+) -> None:
+    table, (first, _, _) = filled(store)
+    table.delete("k = 3")
+    before = CommitLog(store).at(table.version)
+    deleted_rows = before.fragments[first].deletion
+    assert deleted_rows is not None
+    if object_gone == "fragment":
+        table.compact(policy=FULL)
+        del store.objects[first]
+    else:
+        table.delete("k = 4")
+        del store.objects[deleted_rows.key]
+    with refuses(OvertakenError, "vacuum"):
+        Table(CommitLog(store), before).scan(skip_missing=True).to_table()
 
 
 def test_a_dropped_fragment_that_was_only_damaged_is_in_earlier_versions(
