@@ -83,11 +83,7 @@ class MemoryBudget:
         if size <= 0:
             return
         self._trimmer.look(self.used_bytes, size)
-        if self.used_bytes + size > self.soft_bytes:
-            self._finish()
-        excess = self.used_bytes + size - self.soft_bytes
-        if excess > 0:
-            self._spill(excess)
+        self._make_way(size)
         with self._lock:
             while self.used_bytes + size > self.limit_bytes:
                 if not any(self._held[name] for name in self._draining):
@@ -144,10 +140,15 @@ class MemoryBudget:
 
     def make_room(self, size: int) -> bool:
         """Waits and spills as `charge` does; returns whether `size` bytes then fit (`has_room`)."""
-        if size <= self.soft_bytes and not self.has_room(size):
+        if size <= self.soft_bytes:
+            self._make_way(size)
+        return self.has_room(size)
+
+    def _make_way(self, size: int) -> None:
+        """Ends work begun ahead, and then spills, where `size` bytes do not fit below the soft limit."""
+        if not self.has_room(size):
             self._finish()
             self._spill(self.used_bytes + size - self.soft_bytes)
-        return self.has_room(size)
 
     def _wait(self) -> None:
         """Waits for a discharge. The caller holds the lock."""
