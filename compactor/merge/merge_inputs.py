@@ -33,7 +33,7 @@ def make_inputs(
     shared = InputSettings(budget, context.disk, copying, plan.slice_bytes, plan.reserve_bytes)
     ahead = None
     if context.tasks.has_threads:
-        ahead = DecodingAhead(context.tasks, budget, options.target_row_group_bytes)
+        ahead = DecodingAhead(context.tasks, budget, plan.payload_bytes)
     return [
         MergeInput(fragment, source, shared, context.watch, ahead)
         for fragment, source in zip(fragments, sources.all, strict=True)

@@ -36,6 +36,7 @@ class MemoryBudget:
     def __init__(self, plan: StagePlan, *, soft_bytes: int | None = None) -> None:
         """soft_bytes: the soft limit; by default four fifths of the plan's limit."""
         self.limit_bytes = plan.limit_bytes
+        self.need_bytes = plan.need_bytes
         self.soft_bytes = int(plan.limit_bytes * SOFT_RATIO) if soft_bytes is None else soft_bytes
         self._held = dict.fromkeys(plan.names, 0)
         self._peaks = dict.fromkeys(plan.names, 0)
@@ -91,11 +92,14 @@ class MemoryBudget:
                 self._wait()
             self._add(stage, size)
 
-    def try_charge(self, stage: str, size: int, *, is_urgent: bool = False) -> bool:
-        """Charges bytes if they fit below the soft limit (if urgent, the limit). Returns whether they did."""
+    def try_charge(
+        self, stage: str, size: int, *, is_urgent: bool = False, reserve_bytes: int = 0
+    ) -> bool:
+        """Charges bytes if they fit below the soft limit (if urgent, the limit), and leave `reserve_bytes`
+        below the limit. Returns whether they did."""
         with self._lock:
             room = self.limit_bytes if is_urgent else self.soft_bytes
-            if self.used_bytes + size > room:
+            if self.used_bytes + size > min(room, self.limit_bytes - reserve_bytes):
                 return False
             self._add(stage, size)
             return True

@@ -60,7 +60,8 @@ _DECODING_BYTES: Final = 16
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
 AHEAD_DIVISOR: Final = 4
-"""Decode chunks before they are needed only while one part in this many of the limit is free."""
+"""Decode chunks before they are needed only while one part in this many of the limit is free, and as much as
+the merge needs."""
 _DIVISOR: Final = 8
 """Give fetching ahead, ordering, slices and uploads one part in this many of the limit each."""
 _WAITING_GROUPS: Final = 3
@@ -121,6 +122,8 @@ class MergePlan(Struct, frozen=True, kw_only=True):
     ahead_bytes: int
     """Bytes fetched ahead for each input."""
     piece_bytes: int
+    payload_bytes: int
+    """The most that a chunk of any input takes as it is read, stored and decompressed."""
     slice_bytes: int
     """Size of a slice of decoded rows that is read back from disk."""
     batch_rows: int
@@ -272,7 +275,7 @@ class _Formulas(Struct, frozen=True):
             return one
         ahead = 3 * self.run_chunks + _DECODING_BYTES * self.inputs * self.group_rows
         limit = self.settings.memory_limit_bytes
-        return one + min(ahead, limit - limit // AHEAD_DIVISOR)
+        return one + min(ahead, max(0, limit - max(self.need, limit // AHEAD_DIVISOR)))
 
     @property
     def in_work(self) -> int:
@@ -363,6 +366,7 @@ def plan_merge(
         stages=StagePlan(settings.memory_limit_bytes, f.need, _stages(f)),
         ahead_bytes=f.ahead,
         piece_bytes=f.piece,
+        payload_bytes=2 * shape.peak_chunk_bytes,
         slice_bytes=f.slice,
         batch_rows=f.batch_rows,
         batch_bytes=f.batch,

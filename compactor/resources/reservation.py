@@ -69,12 +69,15 @@ class Reservation(_Freed):
         self._budget.charge(self.stage, size)
         self._size += size
 
-    def try_grow(self, size: int, *, is_urgent: bool = False) -> bool:
-        """Reserves more bytes if they fit below the soft limit (if urgent, the limit). Any thread may.
+    def try_grow(self, size: int, *, is_urgent: bool = False, reserve_bytes: int = 0) -> bool:
+        """Reserves more bytes if they fit below the soft limit (if urgent, the limit), and leave
+        `reserve_bytes` below the limit. Any thread may.
 
         Returns whether they did.
         """
-        if not self._budget.try_charge(self.stage, size, is_urgent=is_urgent):
+        if not self._budget.try_charge(
+            self.stage, size, is_urgent=is_urgent, reserve_bytes=reserve_bytes
+        ):
             return False
         self._size += size
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import cast
 
@@ -13,7 +15,7 @@ from compactor.merge.groups.column_cursors import ColumnCursors
 from compactor.merge.groups.column_pieces import ColumnPieces
 from compactor.merge.inputs.column_reader import ColumnReader
 from compactor.merge.inputs.decoded import TakenRows
-from compactor.merge.inputs.decoding import Decoding, may_decode_ahead
+from compactor.merge.inputs.decoding import Decoding, DecodingAhead, may_decode_ahead
 from compactor.merge.order.row_order import RowOrder
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
@@ -27,6 +29,7 @@ from lsm_fragment.container.stream_reader import FragmentStream
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError
 from lsm_fragment.gather.origins import Origins
+from tests.merge import test_oracle
 from tests.merge.test_oracle import Merged
 from tests.merge.test_stages import log_like, plan_of
 from tests.support.fragments import NonSeekableSource, sort_schema, write_fragment
@@ -38,7 +41,10 @@ ROWS = 200_000
 
 @pytest.fixture
 def budget() -> MemoryBudget:
-    return MemoryBudget(plan_of(64 * MIB).stages)
+    """A budget of 64 MiB, of which a merge needs fewer than 16."""
+    plan = plan_of(64 * MIB, peak_chunk_bytes=MIB // 2, heaviest_column_bytes=MIB)
+    assert plan.stages.need_bytes < 16 * MIB
+    return MemoryBudget(plan.stages)
 
 
 @pytest.fixture
@@ -151,6 +157,80 @@ def test_chunks_are_decoded_ahead_only_while_a_quarter_of_the_limit_is_free(
     assert may_decode_ahead(budget, MIB)
     assert not may_decode_ahead(budget, MIB + 1)
     order.free()
+
+
+def test_what_a_merge_needs_stays_free_of_chunks_decoded_ahead(
+    block: Block, tasks: OrderedTasks
+) -> None:
+    plan = plan_of(512 * MIB, peak_chunk_bytes=80 * MIB, heaviest_column_bytes=80 * MIB)
+    budget, free = MemoryBudget(plan.stages), 512 * MIB - plan.stages.need_bytes
+    assert free < 384 * MIB
+    assert may_decode_ahead(budget, free)
+    assert not may_decode_ahead(budget, free + 1)
+    with Reservation(budget, ROW_ORDER, free - MIB):
+        chunk = decoding(block, budget)
+        DecodingAhead(tasks, budget, plan.payload_bytes).begin(chunk)
+        tasks.flush()
+        assert chunk.is_begun
+        assert chunk.result(Stopwatch()).equals(pa.array([7] * ROWS))  # not ahead: it has 1.6 MB
+        assert budget.used_bytes > free
+        chunk.memory.free()
+
+
+def test_a_decoding_without_room_keeps_nothing_alive(
+    block: Block, budget: MemoryBudget, tasks: OrderedTasks
+) -> None:
+    class Held:
+        pass
+
+    def refused() -> weakref.ref[Held]:
+        held = Held()
+        with full(budget), pytest.raises(MemoryLimitError):
+            decoding(block, budget).result(Stopwatch())
+        return weakref.ref(held)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert refused()() is None
+        assert budget.used_bytes == 0
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_a_merge_with_few_heavy_chunks_among_light_ones_stays_within_its_need(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        test_oracle, "NonSeekableSource", lambda data, _: NonSeekableSource(data, MIB)
+    )
+    random, width, sort = np.random.default_rng(1), 200, sort_schema("k")
+
+    def rows_of(rows: int) -> pa.Table:
+        data = pa.py_buffer(random.bytes(rows * width))
+        values = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, data])
+        keys = np.sort(random.integers(0, MIB, rows))
+        return pa.table({"k": keys, "v": values.cast(pa.binary())})
+
+    heavy, light = 83_886, 5_767  # chunks of 16 MiB and of 1.1 MiB
+    fragments = [
+        write_fragment(
+            rows_of(rows if rows == heavy else 2 * rows), sort, WriterOptions(rows, 1 << 30)
+        )
+        for rows in [heavy if number % 7 == 4 else light for number in range(20)]
+    ]
+    merged = Merged(
+        fragments,
+        rows_of(1).schema,
+        sort,
+        max_rows=2_000,
+        target_row_group_bytes=256 << 10,
+        memory_limit_bytes=96 * MIB,
+        threads=threads,
+    )
+    assert merged.plan.stages.need_bytes > 95 * MIB
+    merged.run()
 
 
 def test_a_chunk_for_which_there_was_no_room_is_begun_once_another_one_is_taken(

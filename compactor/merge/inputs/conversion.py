@@ -214,7 +214,7 @@ class Decoder:
     def begin(self, chunk: Decoding) -> None:
         """Decodes a chunk ahead, if `may_begin`."""
         if self._ahead is not None:
-            chunk.begin(self._ahead.tasks)
+            self._ahead.begin(chunk)
 
     def rows(
         self,

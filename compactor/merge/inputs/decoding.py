@@ -73,11 +73,11 @@ class Decoding:
         """Whether another thread decodes the chunk, or its next rows."""
         return self._wait is not None
 
-    def begin(self, tasks: OrderedTasks) -> None:
+    def begin(self, tasks: OrderedTasks, reserve_bytes: int = 0) -> None:
         """Decodes the chunk, or its next rows, in another thread, unless handing it over would take
-        longer."""
+        longer. reserve_bytes: part of the limit that stays free."""
         if self.block.header.raw_bytes >= _MIN_BYTES and not self.is_begun:
-            self._wait = partial(tasks.wait, tasks.begin(self._ahead))
+            self._wait = partial(tasks.wait, tasks.begin(partial(self._ahead, reserve_bytes)))
 
     def result(self, watch: Stopwatch) -> pa.Array:
         """Returns the storage array, or its next rows. Raises what `Block.decode` and `Reservation.grow`
@@ -96,11 +96,11 @@ class Decoding:
                 return array
         return self._decode(self.memory.grow)
 
-    def _ahead(self) -> pa.Array | None:
+    def _ahead(self, reserve_bytes: int) -> pa.Array | None:
         """Returns the storage array, or None if too little memory is free."""
         started, before = time.thread_time(), self.memory.size
         try:
-            return self._decode(self._try_grow)
+            return self._decode(partial(self._try_grow, reserve_bytes))
         except _NoRoomError:
             self.memory.resize(before)
             return None
@@ -118,8 +118,8 @@ class Decoding:
             reserve=reserve,
         )
 
-    def _try_grow(self, size: int) -> None:
-        if not self.memory.try_grow(size):
+    def _try_grow(self, reserve_bytes: int, size: int) -> None:
+        if not self.memory.try_grow(size, reserve_bytes=reserve_bytes):
             raise _NoRoomError
 
 
@@ -128,11 +128,15 @@ class DecodingAhead(Struct, frozen=True):
 
     tasks: OrderedTasks
     budget: MemoryBudget
-    chunk_bytes: int
-    """Expected raw bytes of a large chunk."""
+    payload_bytes: int
+    """The most that any chunk takes as it is read, stored and decompressed."""
 
     def has_room(self) -> bool:
-        return may_decode_ahead(self.budget, self.chunk_bytes)
+        return may_decode_ahead(self.budget, self.payload_bytes)
+
+    def begin(self, chunk: Decoding) -> None:
+        """Decodes a chunk ahead in the room that there is."""
+        chunk.begin(self.tasks, _reserve_bytes(self.budget))
 
 
 def payload_bytes(header: BlockHeader) -> int:
@@ -141,5 +145,11 @@ def payload_bytes(header: BlockHeader) -> int:
 
 
 def may_decode_ahead(budget: MemoryBudget, size: int) -> bool:
-    """Returns whether memory is free enough to decode a chunk of about `size` bytes before it is needed."""
-    return budget.has_room(size, budget.limit_bytes // AHEAD_DIVISOR)
+    """Returns whether memory is free enough to read `size` bytes before they are needed."""
+    return budget.has_room(size, _reserve_bytes(budget))
+
+
+def _reserve_bytes(budget: MemoryBudget) -> int:
+    """Returns what chunks that are decoded ahead leave free: they can't be spilled, so all that a merge
+    needs has to fit beside them."""
+    return max(budget.need_bytes, budget.limit_bytes // AHEAD_DIVISOR)

@@ -66,14 +66,15 @@ class Block(NamedTuple):
         """
         max_bytes = chunk_limit_bytes(self.header.stored_bytes)
         raw = self._decompressed(max_bytes)
-        refusals: list[Exception] = []
+        is_refused = False  # not the error itself: its frames have this one, which would keep them in a cycle
 
         def ask(size: int) -> None:
+            nonlocal is_refused
             assert reserve is not None
             try:
                 reserve(size)
-            except Exception as error:
-                refusals.append(error)
+            except Exception:
+                is_refused = True
                 raise
 
         try:
@@ -90,8 +91,8 @@ class Block(NamedTuple):
             )
         except (ValueError, OverflowError, *OF_VALUES) as error:
             if (
-                refusals
-            ):  # not a fault of the chunk: a merge waits for memory before it reserves again
+                is_refused
+            ):  # no fault of the chunk: a merge waits for memory before it reserves again
                 raise
             raise self._undecodable(error) from error
 
