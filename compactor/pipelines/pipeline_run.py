@@ -78,7 +78,7 @@ class PipelineRun:
                 self.close()
                 # Messages name all columns of a source; other nodes may not go with those that nobody uses.
                 found = self._bind_all(self._nodes)
-                mistakes = {name: found[name] for name in mistakes if name in found} or found
+                mistakes = {name: found.get(name, mistake) for name, mistake in mistakes.items()}
             if mistakes:
                 raise with_others(list(mistakes.values()))
             self._check_keys(pipeline)

@@ -297,6 +297,12 @@ SEVERAL = {
         "  out: {output: {input: v, path: o.ndjson}}\n  p: {output: {input: b, path: p.ndjson}}\n",
         ["line 5: node 'b': sort column 'x' is not in the schema; columns are: n"],
     ),
+    "columns of a source whose unused ones would not go together": (
+        "nodes:\n  a: {source: {path: a.ndjson}}\n  u: {source: {path: 'u*.ndjson'}}\n"
+        "  v: {transform: {input: u, columns: {n: zz}}}\n  b: {sort: {input: a, by: x}}\n"
+        "  out: {output: {input: v, path: o.ndjson}}\n  p: {output: {input: b, path: p.ndjson}}\n",
+        ["line 4: node 'v': ", "line 5: node 'b': sort column 'x'"],
+    ),
     "table": (
         "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: a, by: x}}\n"
         "  t: {source: {table: none}}\n  out: {output: {input: b, path: o.ndjson}}\n"

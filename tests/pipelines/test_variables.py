@@ -122,6 +122,29 @@ def test_values_are_not_in_messages(
     assert done.exit_code != 0 and SECRET not in done.output
 
 
+@pytest.mark.parametrize("inside", ["\\", "'", '"', "'\"", "\n", "\\'", "\t€ ë", "\x01"])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        {"a": {"source": {"path": "in.ndjson"}}, "b": {"sort": {"input": "${SECRET}", "by": "n"}}},
+        copying("in.ndjson", columns=["${SECRET}"]),
+        copying("in.ndjson", format="${SECRET}"),
+        copying("${SECRET}.ndjson"),
+        copying("in.ndjson") | {"t": {"transform": {"input": "a", "filter": "n = '${SECRET}"}}},
+        copying("in.ndjson") | {"t": {"transform": {"input": "a", "filter": "n = ${SECRET}("}}},
+    ],
+)
+def test_no_spelling_of_a_value_is_in_messages_and_explanations(
+    nodes: dict[str, Any], inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ran: Callable[..., Done],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SECRET", f"hunter{inside}hunter")
+    file = written(tmp_path, nodes)
+    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
+    for more in ([], ["--check"], ["--explain", "--format", "json"]):
+        assert "hunter" not in ran(str(file), *more).output
+
+
 def test_values_are_not_in_explanations_reports_and_dead_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
 ) -> None:

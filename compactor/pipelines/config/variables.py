@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -33,6 +34,11 @@ class Variables:
         """Replaces `${NAME}` and `${NAME:-default}` in all texts of a document. Raises `ConfigError`."""
         with self.hidden():  # a later text may be wrong
             document.root = self._filled(document.root, (), document)
+        self._shown = {
+            spelling: reference
+            for value, reference in self._shown.items()
+            for spelling in _spellings(value)
+        }
         longest_first = sorted(self._shown, key=len, reverse=True)
         if longest_first:
             self._hidden = re.compile("|".join(map(re.escape, longest_first)))
@@ -98,3 +104,16 @@ class Variables:
         if len(value) >= _MIN_HIDDEN:
             self._shown.setdefault(value, f"${{{name}}}")
         return value
+
+
+def _spellings(value: str) -> set[str]:
+    """Returns a text as it is, and within quotes as Python, SQL and JSON have it."""
+    python = repr(value + '"')[1:-2]  # in single quotes, those of the text are escaped
+    return {
+        value,
+        python,
+        python.replace("\\'", "'"),
+        value.replace("'", "''"),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+    }
