@@ -73,12 +73,16 @@ class PipelineRun:
         self._readers: dict[str, SourceReader] = {}
         with ExitStack() as opened:
             opened.callback(self.close)
-            mistakes = self._bind_all(reading_used_columns(self._nodes))
+            mistakes, _ = self._bind_all(reading_used_columns(self._nodes))
             if any(isinstance(mistake, ConfigError) for mistake in mistakes.values()):
                 self.close()
                 # Messages name all columns of a source; other nodes may not go with those that nobody uses.
-                found = self._bind_all(self._nodes)
-                mistakes = {name: found.get(name, mistake) for name, mistake in mistakes.items()}
+                found, right = self._bind_all(self._nodes)
+                mistakes = {
+                    name: found.get(name, mistake)
+                    for name, mistake in mistakes.items()
+                    if name not in right
+                } or found
             if mistakes:
                 raise with_others(list(mistakes.values()))
             self._check_keys(pipeline)
@@ -106,8 +110,9 @@ class PipelineRun:
         for reader in self._readers.values():
             reader.close()
 
-    def _bind_all(self, nodes: Mapping[str, Node]) -> dict[str, CompactorError]:
-        """Binds all nodes but those behind mistakes. Returns the mistakes by node."""
+    def _bind_all(self, nodes: Mapping[str, Node]) -> tuple[dict[str, CompactorError], set[str]]:
+        """Binds all nodes but those behind mistakes. Returns the mistakes by node, and the other nodes that
+        were bound."""
         mistakes: dict[str, CompactorError] = {}
         done: set[str] = set()
         for name in self._work.order:
@@ -119,7 +124,7 @@ class PipelineRun:
                     done.add(name)
                 except CompactorError as mistake:
                     mistakes[name] = mistake
-        return mistakes
+        return mistakes, done
 
     def _bind(self, name: str, node: Node) -> None:
         schemas = self._work.schemas

@@ -55,7 +55,8 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
 
 def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     """Returns the keys of fragments in quarantine, and of those that are proven to be gone: the store does
-    not list an object of theirs, and the newest version needs it, or a version has given the fragment up.
+    not list an object of theirs, and no vacuum can have removed it, since it left the snapshot's version
+    alone or the newest version needs the object, or a version has given the fragment up.
 
     Lists the table's data. Raises `StoreError`.
     """
@@ -68,11 +69,15 @@ def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     lost: set[str] = set()
     if gone:
         history = History(store, readers=1)
-        newest = history.newest(Snapshot.empty()).snapshot.fragments
+        newest = history.newest(Snapshot.empty()).snapshot
         lost = {
             key
             for key, missing in gone.items()
-            if key in newest and not missing.isdisjoint(_objects_of(newest[key]))
+            if newest.keeps(snapshot.version)
+            or (
+                key in newest.fragments
+                and not missing.isdisjoint(_objects_of(newest.fragments[key]))
+            )
         }
         lost |= _given_up(history, gone.keys() - lost).keys()
     return frozenset(snapshot.quarantine) | lost

@@ -145,6 +145,44 @@ def test_no_spelling_of_a_value_is_in_messages_and_explanations(
         assert "hunter" not in ran(str(file), *more).output
 
 
+@pytest.mark.parametrize(
+    ("column", "secret"),
+    [
+        ("n = '${SECRET}' AND (", "hunter" * 60),
+        ("CAST('${SECRET}' AS INT)", "it''s\\hunter"),
+        ('"${SECRET}" > 1', 'hunter""q'),
+    ],
+)
+def test_values_that_messages_cut_or_unescape_are_not_in_them(
+    column: str, secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ran: Callable[..., Done],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SECRET", secret)
+    transform = {"transform": {"input": "a", "columns": {"x": column}}}
+    nodes = copying("in.ndjson") | {
+        "t": transform,
+        "p": {"output": {"input": "t", "path": "p.ndjson"}},
+    }
+    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
+    done = ran(str(written(tmp_path, nodes)))
+    assert done.exit_code != 0
+    assert "hunt" not in done.output and "${SECRET}" in done.output
+
+
+@pytest.mark.parametrize("secret", ["", " ", "e", "6"])
+def test_a_short_value_is_hidden_only_where_it_stands_alone(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
+) -> None:
+    monkeypatch.setenv("SECRET", secret)
+    nodes = copying("in.ndjson") | {"b": {"sort": {"input": "a", "by": "${SECRET}"}}}
+    nodes |= {"p": {"output": {"input": "b", "path": "p.ndjson"}}}
+    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
+    told = ran(str(written(tmp_path, nodes))).output
+    shown = "${SECRET}" if secret.strip() else ""
+    assert told.startswith("compactor: error: ")
+    assert f"/p.json, line 14: node 'b': sort column '{shown}'" in told
+
+
 def test_values_are_not_in_explanations_reports_and_dead_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
 ) -> None:

@@ -207,9 +207,9 @@ class Decoder:
     def decodes_ahead(self) -> bool:
         return self._ahead is not None
 
-    def may_begin(self) -> bool:
-        """Returns whether there are threads, and memory, to decode a chunk before it is needed."""
-        return self._ahead is not None and self._ahead.has_room()
+    def may_begin(self, chunks: int = 1) -> bool:
+        """Returns whether there are threads, and memory, to decode chunks before they are needed."""
+        return self._ahead is not None and self._ahead.has_room(chunks)
 
     def begin(self, chunk: Decoding) -> None:
         """Decodes a chunk ahead, if `may_begin`."""

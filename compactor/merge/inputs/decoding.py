@@ -131,8 +131,8 @@ class DecodingAhead(Struct, frozen=True):
     payload_bytes: int
     """The most that any chunk takes as it is read, stored and decompressed."""
 
-    def has_room(self) -> bool:
-        return may_decode_ahead(self.budget, self.payload_bytes)
+    def has_room(self, chunks: int) -> bool:
+        return may_decode_ahead(self.budget, chunks * self.payload_bytes)
 
     def begin(self, chunk: Decoding) -> None:
         """Decodes a chunk ahead in the room that there is."""

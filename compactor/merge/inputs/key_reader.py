@@ -148,7 +148,7 @@ class KeyReader:
 
     def _begin(self) -> None:
         """Begins to decode the next row group's sort columns, if there is room for them."""
-        if not self._decoder.may_begin():
+        if not self._decoder.may_begin(len(self._columns)):
             return
         self._ahead = self._read()
         if self._ahead is not None:

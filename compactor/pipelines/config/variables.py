@@ -19,7 +19,9 @@ _REFERENCE: Final = re.compile(
     r"|(?P<odd>\$\{)"
 )
 _MIN_HIDDEN: Final = 4
-"""Hide shorter values only within the whole text that they came with: they may be a part of any word."""
+"""Hide shorter texts only where they stand in quotes: they may be a part of any word."""
+_CUT: Final = "..."
+"""Ends a text that a message has only the beginning of."""
 
 
 class Variables:
@@ -39,15 +41,28 @@ class Variables:
             for value, reference in self._shown.items()
             for spelling in _spellings(value)
         }
-        longest_first = sorted(self._shown, key=len, reverse=True)
+        longest_first = sorted(filter(None, self._shown), key=len, reverse=True)
         if longest_first:
-            self._hidden = re.compile("|".join(map(re.escape, longest_first)))
+            self._hidden = re.compile("|".join(map(_pattern, longest_first)))
 
     def hide(self, text: str) -> str:
         """Returns the text with references in place of values from the environment."""
         if self._hidden is None:
             return text
-        return self._hidden.sub(lambda found: self._shown[found[0]], text)
+        return self._hidden.sub(lambda found: self._shown[found[0]], self._without_beginnings(text))
+
+    def _without_beginnings(self, text: str) -> str:
+        """Returns the text with references in place of beginnings of values that are cut."""
+        end = text.find(_CUT)
+        while end >= 0:
+            for value, reference in self._shown.items():
+                for size in range(min(len(value) - 1, end), _MIN_HIDDEN - 1, -1):
+                    if text.startswith(value[:size], end - size):
+                        text = text[: end - size] + reference + text[end:]
+                        end += len(reference) - size
+                        break
+            end = text.find(_CUT, end + 1)
+        return text
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -108,12 +123,19 @@ class Variables:
 
 def _spellings(value: str) -> set[str]:
     """Returns a text as it is, and within quotes as Python, SQL and JSON have it."""
-    python = repr(value + '"')[1:-2]  # in single quotes, those of the text are escaped
-    return {
+    found = {value.replace("'", "''")}
+    for text in (
         value,
-        python,
-        python.replace("\\'", "'"),
-        value.replace("'", "''"),
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
-    }
+        value.replace("''", "'"),
+        value.replace('""', '"'),
+    ):  # SQL may have it unescaped
+        python = repr(text + '"')[1:-2]  # in single quotes, those of the text are escaped
+        found |= {text, python, python.replace("\\'", "'")}
+        found |= {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True)}
+    return found
+
+
+def _pattern(text: str) -> str:
+    """Returns the pattern that finds a text to be hidden."""
+    escaped = re.escape(text)
+    return escaped if len(text) >= _MIN_HIDDEN else rf"(?<=['\"]){escaped}(?=['\"])"
