@@ -128,7 +128,7 @@ def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
     from compactor.pipelines import explain
 
     if shape == "json":
-        click.echo(pipeline.variables.hide(explain.as_json(pipeline, on_spark=on_spark)))
+        click.echo(explain.as_json(pipeline, on_spark=on_spark))
     elif shape == "dot":
         click.echo(pipeline.variables.hide(explain.as_dot(pipeline, on_spark=on_spark)))
     elif on_spark:

@@ -63,7 +63,7 @@ def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
     }
     if on_spark:
         found["stages"] = stages.explained(pipeline)
-    return json.dumps(found, indent=1)
+    return json.dumps(pipeline.variables.hide_in(found), indent=1)
 
 
 def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:

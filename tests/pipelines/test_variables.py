@@ -183,6 +183,18 @@ def test_a_short_value_is_hidden_only_where_it_stands_alone(
     assert f"/p.json, line 14: node 'b': sort column '{shown}'" in told
 
 
+@pytest.mark.parametrize("secret", ["nodes", "null", "6", "streaming"])
+def test_an_explanation_in_json_keeps_its_form_whatever_values_are(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
+) -> None:
+    monkeypatch.setenv("SECRET", secret)
+    (tmp_path / f"{secret}.ndjson").write_text('{"n": 1}\n')
+    done = ran(str(written(tmp_path, copying("${SECRET}.ndjson"))), "--explain", "--format", "json")
+    explained = json.loads(done.output)
+    assert explained["memory_limit_bytes"] == 512 << 20
+    assert [node["node"] for node in explained["nodes"]] == ["a", "o"]
+
+
 def test_values_are_not_in_explanations_reports_and_dead_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
 ) -> None:

@@ -51,6 +51,14 @@ class Variables:
             return text
         return self._hidden.sub(lambda found: self._shown[found[0]], self._without_beginnings(text))
 
+    def hide_in(self, value: Any) -> Any:
+        """Returns a value of JSON whose texts are hidden, but not its keys."""
+        if isinstance(value, dict):
+            return {key: self.hide_in(part) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return list(map(self.hide_in, value))
+        return self.hide(value) if isinstance(value, str) else value
+
     def _without_beginnings(self, text: str) -> str:
         """Returns the text with references in place of beginnings of values that are cut."""
         end = text.find(_CUT)
