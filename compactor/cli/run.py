@@ -130,7 +130,7 @@ def _explain(pipeline: Pipeline, shape: str, *, on_spark: bool) -> None:
     if shape == "json":
         click.echo(explain.as_json(pipeline, on_spark=on_spark))
     elif shape == "dot":
-        click.echo(pipeline.variables.hide(explain.as_dot(pipeline, on_spark=on_spark)))
+        click.echo(explain.as_dot(pipeline, on_spark=on_spark))
     elif on_spark:
         columns = [("stage", True), ("nodes", False), ("takes from", False), ("shuffle", False)]
         print_table(None, columns, explain.rows_of_stages(pipeline))

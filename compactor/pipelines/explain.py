@@ -20,7 +20,7 @@ def kind_of_node(node: Node) -> str:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Returns one record per node, in topological order."""
+    """Returns one record per node, in topological order, without values of the environment."""
     forms, nodes = classify(pipeline.nodes), pipeline.nodes
     used = used_columns(nodes)
     init = ancestors(pipeline.init, nodes)
@@ -52,7 +52,7 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
             record["phase"] = "init"
             record["why"] = f"init phase; {record['why']}"
         found.append(record)
-    return found
+    return pipeline.variables.hide_in(found)
 
 
 def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
@@ -63,7 +63,7 @@ def as_json(pipeline: Pipeline, *, on_spark: bool = False) -> str:
     }
     if on_spark:
         found["stages"] = stages.explained(pipeline)
-    return json.dumps(pipeline.variables.hide_in(found), indent=1)
+    return json.dumps(found, indent=1)
 
 
 def rows_of_stages(pipeline: Pipeline) -> list[list[str]]:
@@ -102,7 +102,7 @@ def as_dot(pipeline: Pipeline, *, on_spark: bool = False) -> str:
 def _shuffles(pipeline: Pipeline) -> dict[str, str]:
     """Returns each node's preceding shuffle, where it has one."""
     return {
-        stage.roots[0]: str(stage.shuffle)
+        stage.roots[0]: pipeline.variables.hide(str(stage.shuffle))
         for stage in stages.plan_stages(pipeline)
         if stage.shuffle is not None
     }

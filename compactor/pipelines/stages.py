@@ -245,7 +245,8 @@ def _given(model: Any) -> set[str]:
 
 
 def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Returns one record per stage: its nodes, its shuffle and its inputs."""
+    """Returns one record per stage: its nodes, its shuffle and its inputs, without values of the
+    environment."""
     nodes = pipeline.nodes
     records = []
     for number, stage in enumerate(plan_stages(pipeline)):
@@ -258,7 +259,7 @@ def explained(pipeline: Pipeline) -> list[dict[str, Any]]:
                 "takes_from": _names_before(stage.takes),
             }
         )
-    return records
+    return pipeline.variables.hide_in(records)
 
 
 def _names_before(takes: Sequence[Feed]) -> list[str]:

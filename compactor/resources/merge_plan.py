@@ -59,7 +59,7 @@ _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
 """Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
-AHEAD_DIVISOR: Final = 4
+_AHEAD_DIVISOR: Final = 4
 """Decode chunks before they are needed only while one part in this many of the limit is free, and as much as
 the merge needs."""
 _DIVISOR: Final = 8
@@ -166,6 +166,12 @@ def need_bytes(open_fragments: int, heaviest_chunk_bytes: int) -> int:
     return (
         _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
     )
+
+
+def decode_reserve_bytes(limit_bytes: int, need_bytes: int) -> int:
+    """Returns what chunks that are decoded ahead leave free of the limit: they can't be spilled, so all that
+    a merge needs has to fit beside them."""
+    return max(need_bytes, limit_bytes // _AHEAD_DIVISOR)
 
 
 def output_count(rows: int, stored_bytes: int, target_fragment_bytes: int) -> int:
@@ -275,7 +281,7 @@ class _Formulas(Struct, frozen=True):
             return one
         ahead = 3 * self.run_chunks + _DECODING_BYTES * self.inputs * self.group_rows
         limit = self.settings.memory_limit_bytes
-        return one + min(ahead, max(0, limit - max(self.need, limit // AHEAD_DIVISOR)))
+        return one + min(ahead, max(0, limit - decode_reserve_bytes(limit, self.need)))
 
     @property
     def in_work(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Final
 
@@ -66,21 +66,23 @@ def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
         for entry in snapshot.fragments.all()
         if (missing := set(_objects_of(entry)) - there)
     }
-    lost: set[str] = set()
-    if gone:
-        history = History(store, readers=1)
-        newest = history.newest(Snapshot.empty()).snapshot
-        lost = {
-            key
-            for key, missing in gone.items()
-            if newest.keeps(snapshot.version)
-            or (
-                key in newest.fragments
-                and not missing.isdisjoint(_objects_of(newest.fragments[key]))
-            )
-        }
-        lost |= _given_up(history, gone.keys() - lost).keys()
+    lost = _lost(store, snapshot.version, gone) if gone else set()
     return frozenset(snapshot.quarantine) | lost
+
+
+def _lost(store: Store, version: int, gone: Mapping[str, set[str]]) -> Set[str]:
+    """Returns those of a version's fragments that no vacuum can have removed. gone: the objects of each that
+    the store does not have."""
+    history = History(store, readers=1)
+    newest = history.newest(Snapshot.empty()).snapshot
+    if newest.keeps(version):
+        return gone.keys()
+    needed = {
+        key
+        for key, missing in gone.items()
+        if key in newest.fragments and missing.intersection(_objects_of(newest.fragments[key]))
+    }
+    return needed | _given_up(history, gone.keys() - needed).keys()
 
 
 def _newest_without(store: Store, history: History, key: str) -> Snapshot | None:
@@ -97,9 +99,11 @@ def _newest_without(store: Store, history: History, key: str) -> Snapshot | None
 def _given_up(history: History, fragments: Set[str]) -> dict[str, Version]:
     """Returns the version that removed each of the fragments last, if it gave it up, and that can be told."""
     found: dict[str, Version] = {}
+    if not fragments:
+        return found
     left = set(fragments)
     try:
-        first = min((base_version(fragment) or 0 for fragment in fragments), default=0)
+        first = min(base_version(fragment) or 0 for fragment in fragments)
         numbers = [number for number, _ in history.log_files(first)]
         for number in reversed(numbers[-_MAX_SEARCHED:]):
             if not left:

@@ -177,9 +177,7 @@ def test_what_a_merge_needs_stays_free_of_chunks_decoded_ahead(
         chunk.memory.free()
 
 
-def test_a_decoding_without_room_keeps_nothing_alive(
-    block: Block, budget: MemoryBudget, tasks: OrderedTasks
-) -> None:
+def test_a_decoding_without_room_keeps_nothing_alive(block: Block, budget: MemoryBudget) -> None:
     class Held:
         pass
 

@@ -195,6 +195,24 @@ def test_an_explanation_in_json_keeps_its_form_whatever_values_are(
     assert [node["node"] for node in explained["nodes"]] == ["a", "o"]
 
 
+@pytest.mark.parametrize("shape", ["text", "json", "dot"])
+@pytest.mark.parametrize("on_spark", [[], ["--master", "local[1]"]])
+def test_values_that_name_columns_are_not_in_explanations(
+    shape: str, on_spark: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ran: Callable[..., Done],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SECRET", "hunter2")
+    nodes = {
+        "a": {"source": {"path": "in.ndjson"}},
+        "t": {"aggregate": {"input": "a", "group_by": ["${SECRET}"], "columns": {"n": "count"}}},
+        "o": {"output": {"input": "t", "path": "out.ndjson"}},
+    }
+    (tmp_path / "in.ndjson").write_text('{"hunter2": 1, "n": 2}\n')
+    done = ran(str(written(tmp_path, nodes)), "--explain", "--format", shape, *on_spark)
+    assert done.exit_code == 0
+    assert "hunter2" not in done.output
+
+
 def test_values_are_not_in_explanations_reports_and_dead_letters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]
 ) -> None:

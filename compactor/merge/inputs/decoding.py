@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
-from compactor.resources.merge_plan import AHEAD_DIVISOR
+from compactor.resources.merge_plan import decode_reserve_bytes
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
 from lsm_fragment.blocks.layout import BlockHeader
@@ -150,6 +150,4 @@ def may_decode_ahead(budget: MemoryBudget, size: int) -> bool:
 
 
 def _reserve_bytes(budget: MemoryBudget) -> int:
-    """Returns what chunks that are decoded ahead leave free: they can't be spilled, so all that a merge
-    needs has to fit beside them."""
-    return max(budget.need_bytes, budget.limit_bytes // AHEAD_DIVISOR)
+    return decode_reserve_bytes(budget.limit_bytes, budget.need_bytes)

@@ -34,8 +34,7 @@ class Variables:
 
     def fill(self, document: Document) -> None:
         """Replaces `${NAME}` and `${NAME:-default}` in all texts of a document. Raises `ConfigError`."""
-        with self.hidden():  # a later text may be wrong
-            document.root = self._filled(document.root, (), document)
+        document.root = self._filled(document.root, (), document)
         self._shown = {
             spelling: reference
             for value, reference in self._shown.items()
@@ -51,25 +50,29 @@ class Variables:
             return text
         return self._hidden.sub(lambda found: self._shown[found[0]], self._without_beginnings(text))
 
-    def hide_in(self, value: Any) -> Any:
-        """Returns a value of JSON whose texts are hidden, but not its keys."""
+    def hide_in(self, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns records for JSON with references in their texts, but not in their keys."""
+        hidden: list[dict[str, Any]] = self._hidden_in(records)
+        return hidden
+
+    def _hidden_in(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: self.hide_in(part) for key, part in value.items()}
-        if isinstance(value, list | tuple):
-            return list(map(self.hide_in, value))
+            return {key: self._hidden_in(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return list(map(self._hidden_in, value))
         return self.hide(value) if isinstance(value, str) else value
 
     def _without_beginnings(self, text: str) -> str:
         """Returns the text with references in place of beginnings of values that are cut."""
-        end = text.find(_CUT)
-        while end >= 0:
-            for value, reference in self._shown.items():
-                for size in range(min(len(value) - 1, end), _MIN_HIDDEN - 1, -1):
-                    if text.startswith(value[:size], end - size):
-                        text = text[: end - size] + reference + text[end:]
-                        end += len(reference) - size
-                        break
-            end = text.find(_CUT, end + 1)
+        *cut, last = text.split(_CUT)
+        return _CUT.join([*map(self._without_end, cut), last])
+
+    def _without_end(self, text: str) -> str:
+        """Returns the text with a reference in place of a value's beginning at its end."""
+        for value, reference in self._shown.items():
+            for size in range(min(len(value) - 1, len(text)), _MIN_HIDDEN - 1, -1):
+                if text.endswith(value[:size]):
+                    return text[:-size] + reference
         return text
 
     @contextmanager
@@ -132,11 +135,8 @@ class Variables:
 def _spellings(value: str) -> set[str]:
     """Returns a text as it is, and within quotes as Python, SQL and JSON have it."""
     found = {value.replace("'", "''")}
-    for text in (
-        value,
-        value.replace("''", "'"),
-        value.replace('""', '"'),
-    ):  # SQL may have it unescaped
+    unescaped = value.replace("''", "'"), value.replace('""', '"')  # as SQL has it
+    for text in (value, *unescaped):
         python = repr(text + '"')[1:-2]  # in single quotes, those of the text are escaped
         found |= {text, python, python.replace("\\'", "'")}
         found |= {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True)}

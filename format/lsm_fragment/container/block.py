@@ -90,10 +90,8 @@ class Block(NamedTuple):
                 reserve=None if reserve is None else ask,
             )
         except (ValueError, OverflowError, *OF_VALUES) as error:
-            if (
-                is_refused
-            ):  # no fault of the chunk: a merge waits for memory before it reserves again
-                raise
+            if is_refused:
+                raise  # no fault of the chunk: a merge waits for memory before it reserves again
             raise self._undecodable(error) from error
 
     @contextmanager
