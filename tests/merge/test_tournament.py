@@ -75,7 +75,7 @@ def merged(tournament: Tournament, inputs: Inputs) -> list[MergedRows]:
                 raise AssertionError(stop)
 
 
-STRINGS = st.text("ab\0\xff", max_size=12).map(str.encode)
+STRINGS = st.text("ab\0\xff", max_size=20).map(str.encode)
 
 
 @settings(max_examples=300, deadline=None)
@@ -98,6 +98,28 @@ def test_merging_is_sorting(rows: list[list[Row]], most: int, seed: int, by_pref
     starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
     assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
     assert all(len(part.inputs) <= most for part in parts)
+
+
+@pytest.mark.parametrize("by_prefix", [False, True])
+def test_keys_may_have_more_in_common_than_a_code_can_say(*, by_prefix: bool) -> None:
+    rng = random.Random(7)
+    far = 6 * 0xFFFD
+    common = [b"a" * (far + more) for more in (-13, -8, -7, -6, -1, 0, 3, 100)]
+    rows: list[list[Row]] = [
+        sorted(
+            (rng.choice(common) + rng.choice([b"", b"a", b"b"]), rng.randrange(2)) for _ in range(8)
+        )
+        for _ in range(5)
+    ]
+    inputs = Inputs(rows, TWO, rng)
+    group = KeyLayout([pa.binary()], ONE) if by_prefix else None
+    parts = merged(Tournament(len(rows), 1000, 1 << 40, group), inputs)
+    expected = sorted((row, number) for number, part in enumerate(rows) for row in part)
+    found = np.concatenate([part.inputs for part in parts]).tolist()
+    assert found == [number for _, number in expected]
+    groups = [row[:1] if by_prefix else row for row, _ in expected]
+    starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
+    assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
 
 
 def test_keys_fill_up_to_their_bytes() -> None:

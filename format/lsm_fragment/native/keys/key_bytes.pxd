@@ -3,31 +3,32 @@
 No key is a proper prefix of another, so keys that agree in all common bytes are equal.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint64_t, uint8_t
 from libc.string cimport memcpy
+
+from lsm_fragment.native.words cimport big_endian, lowest_bit
 
 cdef struct Key:
     const uint8_t* at
     int64_t length
 
 
-cdef inline uint64_t symbol(const Key* key, int64_t place) noexcept nogil:
-    """Returns the four bytes from `place` on, padded with zeros, as an integer that compares as they do."""
-    cdef uint32_t value = 0
+cdef inline uint64_t word_at(const Key* key, int64_t place) noexcept nogil:
+    """Returns the eight bytes from `place` on, padded with zeros, as an integer that compares as they do."""
     cdef int64_t left = key.length - place
-    if left >= 4:
-        memcpy(&value, key.at + place, 4)
-        value = ((value & 0x00FF00FFU) << 8) | ((value >> 8) & 0x00FF00FFU)
-        return (value << 16) | (value >> 16)
-    for place in range(place, key.length):
-        value = (value << 8) | key.at[place]
-    return <uint64_t>value << (8 * (4 - left)) if left > 0 else 0
+    if left >= 8:
+        return big_endian(key.at + place, 8)
+    if left <= 0:
+        return 0
+    if key.length >= 8:  # one load, of bytes before `place` too
+        return big_endian(key.at + key.length - 8, 8) << (8 * (8 - left))
+    return big_endian(key.at + place, left)
 
 
 cdef inline int64_t difference(const Key* a, const Key* b, int64_t place) noexcept nogil:
-    """Returns the position of the first four bytes, from `place` on, that differ; -1 if the keys are equal.
+    """Returns the position of the first byte that differs, from `place` on; -1 if the keys are equal.
 
-    place: a multiple of 4; the keys are equal before it.
+    place: the keys are equal before it.
     """
     cdef uint64_t x, y
     cdef int64_t shared = min(a.length, b.length)
@@ -35,17 +36,13 @@ cdef inline int64_t difference(const Key* a, const Key* b, int64_t place) noexce
         memcpy(&x, a.at + place, 8)
         memcpy(&y, b.at + place, 8)
         if x != y:
-            return place if <uint32_t>x != <uint32_t>y else place + 4
+            return place + (lowest_bit(x ^ y) >> 3)
         place += 8
-    if place + 4 <= shared:
-        if symbol(a, place) != symbol(b, place):
+    while place < shared:
+        if a.at[place] != b.at[place]:
             return place
-        place += 4
-    if place >= a.length and place >= b.length:
-        return -1
-    if place < shared and a.length == b.length and symbol(a, place) == symbol(b, place):
-        return -1
-    return place
+        place += 1
+    return -1 if a.length == b.length else shared
 
 
 cdef inline int64_t prefix_of(

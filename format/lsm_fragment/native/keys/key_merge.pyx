@@ -4,7 +4,7 @@ offset-value coding.
 
 Each input has a cursor over a key slice, a batch of its keys. The root of the tree has the input with the least key,
 every other node the input that lost there. Each loser keeps a code: the position where its key first differs from the
-key that it lost to, in units of four bytes, and these bytes. Codes relative to the same key compare as their keys do,
+key that it lost to, in units of six bytes, and these bytes. Codes relative to the same key compare as their keys do,
 so most comparisons read no key. The code of the root's key is relative to the previous key in merged order, and tells
 whether the two are equal. A slice comes with the codes of its keys, each relative to the key before it in the slice: the
 merge reads keys only where two codes are equal.
@@ -16,7 +16,7 @@ them. The caller supplies slices as the merge asks for them, so neither slices n
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, symbol
+from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, word_at
 
 cpdef enum State:
     SLICE
@@ -33,7 +33,12 @@ cpdef enum Stop:
 
 cdef uint64_t SAME = 0
 cdef uint64_t LAST = ~<uint64_t>0
-cdef uint64_t MAX_SYMBOLS = 0xFFFFFFFE
+cdef enum:
+    UNIT = 6
+    # The upper 16 bits of a code fall as the position grows. Keys that differ at the unit `FAR` or later have the code of
+    # this position and no bytes.
+    FIRST = 0xFFFE
+    FAR = 0xFFFD
 
 
 cdef struct Cursor:
@@ -124,7 +129,7 @@ def refer_to_previous(
             cursor.row += 1
             key = head_of(&cursor)
             place = difference(&last, &key, 0)
-            if place >= 0 and symbol(&key, place) < symbol(&last, place):
+            if place >= 0 and word_at(&key, place) < word_at(&last, place):
                 codes[cursor.row] = LAST
             else:
                 codes[cursor.row] = code_of(&key, place)
@@ -142,26 +147,44 @@ cdef inline Key head_of(const Cursor* cursor) noexcept nogil:
 
 
 cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
-    """Returns the code of a key whose first difference is at `place`; -1 for equal keys."""
+    """Returns the code of a key whose first difference is at the byte `place`; -1 for equal keys."""
+    cdef int64_t unit = place // UNIT
     if place < 0:
         return SAME
-    return (MAX_SYMBOLS - (place >> 2)) << 32 | symbol(key, place)
+    if unit >= FAR:
+        return <uint64_t>(FIRST - FAR) << 48
+    return <uint64_t>(FIRST - unit) << 48 | word_at(key, unit * UNIT) >> 16
+
+
+cdef inline int64_t unit_of(uint64_t code) noexcept nogil:
+    """Returns the unit where a key first differs; `FAR` if it is this or a later one."""
+    return FIRST - <int64_t>(code >> 48)
 
 
 cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, uint64_t* code_b) noexcept nogil:
     """Returns whether the key of `a` comes before that of `b`. Updates the loser's code to be relative to the
     winner's."""
     cdef Key x, y
-    cdef int64_t place
+    cdef int64_t unit, place
+    cdef uint64_t word_x, word_y
     cdef bint is_first
     if code_a[0] != code_b[0]:
         return code_a[0] < code_b[0]
     if code_a[0] == SAME or code_a[0] == LAST:
         return a < b
+    unit = unit_of(code_a[0])
     x = head_of(cursors + a)
     y = head_of(cursors + b)
-    place = difference(&x, &y, 4 * <int64_t>(MAX_SYMBOLS - (code_a[0] >> 32)) + 4)
-    is_first = a < b if place < 0 else symbol(&x, place) < symbol(&y, place)
+    place = UNIT * (unit if unit == FAR else unit + 1)
+    word_x = word_at(&x, place)
+    word_y = word_at(&y, place)
+    if unit + 1 < FAR and word_x >> 16 != word_y >> 16:  # mostly: the difference is in the next unit
+        is_first = word_x < word_y
+        word_x = word_y if is_first else word_x
+        (code_b if is_first else code_a)[0] = <uint64_t>(FIRST - unit - 1) << 48 | word_x >> 16
+        return is_first
+    place = difference(&x, &y, place)
+    is_first = a < b if place < 0 else word_at(&x, place) < word_at(&y, place)
     if is_first:
         code_b[0] = code_of(&y, place)
     else:
@@ -272,7 +295,7 @@ def runner_up(const int64_t[:, ::1] cursors, const int32_t[::1] losers):
                     x = head_of(table + best)
                     y = head_of(table + other)
                     place = difference(&x, &y, 0)
-                if best < 0 or (place >= 0 and symbol(&y, place) < symbol(&x, place)):
+                if best < 0 or (place >= 0 and word_at(&y, place) < word_at(&x, place)):
                     best = other
             node >>= 1
     return best
@@ -366,8 +389,8 @@ cdef inline bint is_other_group(
 ) noexcept nogil:
     """Returns whether keys whose first difference is at `code` differ in their first columns."""
     cdef int64_t length = prefix_of(key, widths, flips, columns)
-    cdef int64_t place = 4 * <int64_t>(MAX_SYMBOLS - (code >> 32))
-    if place + 4 <= length:
+    cdef int64_t unit = unit_of(code), place = UNIT * unit
+    if unit != FAR and place + UNIT <= length:
         return True
     while place < length:
         if place >= last.length or last.at[place] != key.at[place]:

@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, symbol
+from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, word_at
 from lsm_fragment.native.words cimport big_endian, reversed_bytes
 
 cdef enum:
@@ -540,7 +540,7 @@ cdef bint load_words(const Keys* keys, Item* items, int64_t count, int64_t place
 cdef int64_t common(
     const Keys* keys, const Item* items, int64_t count, int64_t place
 ) noexcept nogil:
-    """Returns the first position, from `place` on and a multiple of 4, where keys differ; -1 if all are equal."""
+    """Returns the first position, from `place` on, where keys differ; -1 if all are equal."""
     cdef Key first = key_of(keys, items[0].row), key
     cdef int64_t row, at, least = -1
     for row in range(1, count):
@@ -548,7 +548,7 @@ cdef int64_t common(
         at = difference(&first, &key, place)
         if at >= 0 and (least < 0 or at < least):
             least = at
-            first.length = min(first.length, least + 4)
+            first.length = min(first.length, least + 1)
             if least == place:
                 break
     return least
@@ -568,7 +568,7 @@ cdef void insert(
         while at > 0:
             other = key_of(keys, items[at - 1].row)
             found = difference(&other, &key, place)
-            if found < 0 or symbol(&other, found) < symbol(&key, found):
+            if found < 0 or word_at(&other, found) < word_at(&key, found):
                 break
             items[at] = items[at - 1]
             at -= 1
