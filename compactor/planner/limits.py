@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, TARGET_FRAGMENT_BYTES
+from compactor.planner.shape import key_group_bytes
 from compactor.planner.tree import SortedRun
 from compactor.resources.merge_plan import (
     MAX_INPUTS,
@@ -26,17 +27,21 @@ class Limits(Struct, frozen=True):
 
     target_fragment_bytes: int
     target_row_group_bytes: int
+    max_rows_per_row_group: int
     max_fan_in: int
     """Limit on the sorted runs of one merge."""
     memory_limit_bytes: int
+    sort_columns: Sequence[str] = ()
 
     @classmethod
-    def of(cls, settings: CompactionSettings) -> Limits:
+    def of(cls, settings: CompactionSettings, sort_columns: Sequence[str] = ()) -> Limits:
         return cls(
             settings.target_fragment_bytes,
             settings.row_group_bytes,
+            settings.max_rows_per_row_group,
             settings.max_fan_in,
             settings.memory_limit_bytes,
+            sort_columns,
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:
@@ -49,7 +54,8 @@ class Limits(Struct, frozen=True):
         )
 
     def need_bytes(self, runs: Iterable[SortedRun]) -> int:
-        """Returns the least memory limit under which one task can merge these."""
+        """Returns the least memory limit under which one task can merge these; more, if that is within the
+        limit too."""
         runs = list(runs)
         heaviest = heaviest_chunk_bytes(
             max(run.peak_chunk_bytes for run in runs),
@@ -62,7 +68,12 @@ class Limits(Struct, frozen=True):
             sum(entry.size_bytes for entry in entries),
             self.target_fragment_bytes,
         )
-        return need_bytes(len(entries) + outputs, heaviest)
+        keys = len(self.sort_columns)
+        most = need_bytes(len(entries) + outputs, heaviest, keys, keys * heaviest)
+        if most <= self.memory_limit_bytes:
+            return most  # without the bytes of columns, which have to be parsed for each entry
+        key_bytes = key_group_bytes(entries, self.sort_columns, self.max_rows_per_row_group)
+        return need_bytes(len(entries) + outputs, heaviest, keys, key_bytes)
 
     def refusal(self, runs: Iterable[SortedRun]) -> Message | None:
         """Returns why a merge of these can't be done within the memory limit; None if it can."""

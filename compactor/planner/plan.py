@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -30,7 +30,8 @@ def plan_compactions(
     trees = forest(snapshot)
     expired = {window for window in trees if windows and windows.is_expired(window, now_unix_ms)}
     expiry = Expiry(tuple(i.entry for w in expired for i in trees.pop(w).items()))
-    return replace(plan_trees(trees, policy, settings, now_unix_ms), expiry=expiry)
+    keys = [column.column for column in snapshot.table.sort]
+    return replace(plan_trees(trees, policy, settings, now_unix_ms, keys), expiry=expiry)
 
 
 def plan_trees(
@@ -38,9 +39,10 @@ def plan_trees(
     policy: Policy,
     settings: CompactionSettings,
     now_unix_ms: int,
+    sort_columns: Sequence[str] = (),
 ) -> CompactionPlan:
     """Returns what is due in each of the trees, by priority over all of them."""
-    limits = Limits.of(settings)
+    limits = Limits.of(settings, sort_columns)
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -15,9 +16,14 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.arrays.types import storage_type
 
+_OFFSET_BYTES: Final = 8
+"""Bytes of a string beside its letters."""
 
-def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> MergeShape:
-    """Returns the shape of a merge of these fragments."""
+
+def merge_shape(
+    entries: Sequence[FragmentEntry], metadata: TableMetadata, max_rows_per_row_group: int
+) -> MergeShape:
+    """Returns the shape of a merge of these fragments. max_rows_per_row_group: of its outputs."""
     runs = sorted_runs([Item(entry, b"", b"") for entry in entries])
     raw_bytes: dict[str, int] = {}
     for entry in entries:
@@ -37,6 +43,7 @@ def merge_shape(entries: Sequence[FragmentEntry], metadata: TableMetadata) -> Me
             row_bytes(metadata.schema.field(name).type, raw_bytes.get(name, 0), rows)
             for name in keys
         ),
+        key_group_bytes=key_group_bytes(entries, keys, max_rows_per_row_group),
         columns=len(raw_bytes),
         # Where rows are folded, the numbers of rows taken and written are kept.
         dropped_rows=sum(entry.deleted_rows for entry in entries)
@@ -63,7 +70,7 @@ def memory_plan(
     """
     memory = settings.memory()
     return plan_merge(
-        merge_shape(entries, metadata),
+        merge_shape(entries, metadata, settings.max_rows_per_row_group),
         replace(memory, spool_limit_bytes=0) if are_local else memory,
         target_row_group_bytes=settings.row_group_bytes,
         target_fragment_bytes=settings.target_fragment_bytes,
@@ -71,10 +78,30 @@ def memory_plan(
     )
 
 
+def key_group_bytes(
+    entries: Sequence[FragmentEntry], keys: Sequence[str], max_rows_per_row_group: int
+) -> int:
+    """Estimates the decoded bytes of the sort columns of a row group: of one that is full by rows, or of the
+    input with the heaviest ones, if all row groups of an input were alike."""
+    rows = sum(entry.rows for entry in entries)
+    sizes = [_key_bytes(entry, keys) for entry in entries]
+    mean = -(-sum(sizes) // max(1, rows))
+    of_inputs = (
+        -(-size // max(1, entry.row_groups)) for size, entry in zip(sizes, entries, strict=True)
+    )
+    return max(mean * min(rows, max_rows_per_row_group), *of_inputs, 0)
+
+
+def _key_bytes(entry: FragmentEntry, keys: Sequence[str]) -> int:
+    """Returns the decoded bytes of an entry's sort columns, with offsets of strings."""
+    raw_bytes = sum(entry.columns[name].raw for name in keys if name in entry.columns)
+    return raw_bytes + _OFFSET_BYTES * len(keys) * entry.rows
+
+
 def row_bytes(dtype: pa.DataType, raw_bytes: int, rows: int) -> int:
     """Returns the mean decoded bytes of a value, given the raw bytes of its column in `rows` rows."""
     width = fixed_width_bytes(storage_type(dtype))
-    return width if width is not None else -(-raw_bytes // max(1, rows)) + 8
+    return width if width is not None else -(-raw_bytes // max(1, rows)) + _OFFSET_BYTES
 
 
 def _is_variable(dtype: pa.DataType) -> bool:

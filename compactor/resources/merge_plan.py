@@ -58,7 +58,8 @@ _VALUE_BYTES: Final = 16
 _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
-"""Copies of the heaviest chunk at a time: decoded, gathered, encoded and compressed."""
+"""Copies at a time of the heaviest chunk, or of a row group's sort columns: decoded, gathered, encoded and
+compressed."""
 _AHEAD_DIVISOR: Final = 4
 """Decode chunks before they are needed only while one part in this many of the limit is free, and as much as
 the merge needs."""
@@ -94,6 +95,8 @@ class MergeShape(Struct, frozen=True, kw_only=True):
     sort_columns: int
     key_row_bytes: int
     """Decoded size of the sort columns of one row."""
+    key_group_bytes: int
+    """Decoded size of the sort columns of a row group that is full by rows, read or written."""
     columns: int
     dropped_rows: int = 0
     """Deleted rows, which are not written again."""
@@ -160,12 +163,18 @@ def heaviest_chunk_bytes(
     return max(peak_chunk_bytes, min(OVERSHOOT_FACTOR * target_row_group_bytes, column_bytes))
 
 
-def need_bytes(open_fragments: int, heaviest_chunk_bytes: int) -> int:
-    """Returns the least limit for a merge that spills all it can. open_fragments: inputs and outputs."""
+def need_bytes(
+    open_fragments: int, heaviest_chunk_bytes: int, sort_columns: int, key_group_bytes: int
+) -> int:
+    """Returns the least limit for a merge that spills all it can.
+
+    open_fragments: inputs and outputs. key_group_bytes: as in `MergeShape`; the sort columns of a row group
+    are in memory together, and none of their chunks is heavier than the heaviest.
+    """
+    keys = min(sort_columns * heaviest_chunk_bytes, key_group_bytes)
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    return (
-        _COPIES * heaviest_chunk_bytes + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
-    )
+    copied = _COPIES * max(heaviest_chunk_bytes, keys)
+    return copied + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
 
 
 def decode_reserve_bytes(limit_bytes: int, need_bytes: int) -> int:
@@ -343,12 +352,16 @@ class _Formulas(Struct, frozen=True):
     @property
     def unspilled(self) -> int:
         """Memory that cannot be spilled, without open fragments."""
-        return need_bytes(0, self.heaviest) + self.shape.dropped_bytes
+        return self._need(0)
 
     @property
     def need(self) -> int:
-        open_fragments = self.inputs + self.outputs
-        return need_bytes(open_fragments, self.heaviest) + self.shape.dropped_bytes
+        return self._need(self.inputs + self.outputs)
+
+    def _need(self, open_fragments: int) -> int:
+        shape = self.shape
+        need = need_bytes(open_fragments, self.heaviest, shape.sort_columns, shape.key_group_bytes)
+        return need + shape.dropped_bytes
 
     @property
     def keeps_inputs(self) -> bool:

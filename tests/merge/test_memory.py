@@ -383,6 +383,29 @@ def test_heavy_keys_wait_for_their_row_group_by_weight_not_by_number() -> None:
     assert result.stage_peak_bytes["order"] < 10 << 20
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_merge_of_heavy_sort_columns_takes_no_more_than_its_need(threads: int) -> None:
+    rng = np.random.default_rng(1)
+    names = [f"k{number}" for number in range(4)]
+
+    def rows(rows: int) -> pa.Table:
+        columns = [[rng.bytes(4_000) for _ in range(rows)] for _ in names]
+        keys = sorted(zip(*columns, strict=True))
+        return pa.table(dict(zip(names, map(list, zip(*keys, strict=True)), strict=True)))
+
+    parts = [rows(1_000) for _ in range(3)]
+    sort = sort_schema(",".join(names))
+    fragments = [write_fragment(part, sort, WriterOptions(1_000, 1 << 30)) for part in parts]
+
+    def merged(limit_bytes: int) -> Merged:
+        return Merged(fragments, parts[0].schema, sort, max_rows=2_000, threads=threads,
+                      target_row_group_bytes=1 << 20, memory_limit_bytes=limit_bytes)  # fmt: skip
+
+    need = merged(1 << 30).plan.stages.need_bytes
+    assert need < 96 << 20
+    assert run(merged(need))[1].rows_out == 3_000
+
+
 def constants(rows: int) -> tuple[list[bytes], pa.Table]:
     """Two fragments of one row group each, which takes a few bytes stored and 8 bytes a value decoded."""
     table = pa.table({name: pa.repeat(pa.scalar(7, pa.int64()), rows) for name in ("k", "v")})

@@ -93,6 +93,18 @@ def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) ->
             row_bytes(schema.field(column.column).type, raw.get(column.column, 0), rows)
             for column in sort
         ),
+        key_group_bytes=max(
+            *(
+                sum(
+                    summary.columns[column.column].raw + 8 * summary.rows
+                    for column in sort
+                    if column.column in summary.columns
+                )
+                // max(1, summary.row_groups)
+                for summary in summaries
+            ),
+            0,
+        ),
         columns=len(raw),
     )
 
