@@ -19,14 +19,16 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 
 _MIB: Final = 1 << 20
-_START_SECONDS: Final = 0.022
-"""CPU time of a merge, whatever it merges."""
-_CHUNK_SECONDS: Final = 0.000_53
-"""CPU time of a chunk of an input: opening, checking, decoding."""
-_CELL_SECONDS: Final = 29e-9
+_FRAGMENT_SECONDS: Final = 0.001
+"""CPU time of an input, whatever it has: requesting, opening, checking."""
+_CHUNK_SECONDS: Final = 0.000_11
+"""CPU time of a chunk of an input, whatever it has: decoding, gathering, encoding."""
+_CELL_SECONDS: Final = 5e-9
 """CPU time of a value, whatever its size: ordering, gathering, hashing, encoding."""
-_RAW_BYTE_SECONDS: Final = 11.3e-9
+_RAW_BYTE_SECONDS: Final = 2.1e-9
 """CPU time of a decoded byte."""
+GROWN_BYTE_SECONDS: Final = 1.1e-9
+"""CPU time of the system for a byte by which the resident set grows: it clears each page."""
 BASE_BYTES: Final = 92 * _MIB
 """Resident memory of a process with its libraries when a compaction begins."""
 _START_BYTES: Final = 12 * _MIB
@@ -43,6 +45,7 @@ class ModelledCost(Struct, frozen=True, kw_only=True):
     """The cost of a merge by the model alone, and the sizes that predictions need besides."""
 
     cpu_seconds: float
+    """Without that of memory, `GROWN_BYTE_SECONDS`."""
     grown_bytes: int
     """How far the resident set of the process grows until its peak."""
     live_rows: int
@@ -83,7 +86,7 @@ def _cpu_seconds(inputs: Sequence[FragmentEntry]) -> float:
     cells = sum(entry.rows * len(entry.columns) for entry in inputs)
     raw_bytes = sum(entry.raw_bytes for entry in inputs)
     return (
-        _START_SECONDS
+        _FRAGMENT_SECONDS * len(inputs)
         + _CHUNK_SECONDS * chunks
         + _CELL_SECONDS * cells
         + _RAW_BYTE_SECONDS * raw_bytes

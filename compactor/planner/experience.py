@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.planner.cost_model import ModelledCost
+from compactor.planner.cost_model import GROWN_BYTE_SECONDS, ModelledCost
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
 from compactor.planner.spread import Spread
 from compactor.table.compaction_record import CompactionRecord
@@ -56,10 +56,12 @@ class Experience(Struct, frozen=True):
 
     def cpu_seconds(self, cost: ModelledCost) -> Spread:
         """Returns the CPU time of all threads."""
-        ratios = [r.cpu_seconds / r.model_cpu_seconds for r in self.nearest]
+        grown_bytes = cost.grown_bytes + statistics.median(self._growth_errors() or [0])
+        modelled = cost.cpu_seconds + GROWN_BYTE_SECONDS * max(0, grown_bytes)
+        ratios = [r.cpu_seconds / _modelled_seconds(r) for r in self.nearest]
         if not ratios:
-            return _UNKNOWN.scaled(cost.cpu_seconds)
-        return Spread.of(ratios).scaled(cost.cpu_seconds).widened(self._margin(_ONE_SECONDS))
+            return _UNKNOWN.scaled(modelled)
+        return Spread.of(ratios).scaled(modelled).widened(self._margin(_ONE_SECONDS))
 
     def seconds(self, cost: ModelledCost) -> Spread:
         """Returns the time that passes: by the CPU time, and how it passed on that machine lately."""
@@ -73,11 +75,7 @@ class Experience(Struct, frozen=True):
         base_bytes: of the process when the compaction begins. bound_bytes: by how much it can grow at most,
         by the plan.
         """
-        errors = [
-            r.peak_rss_bytes - r.start_rss_bytes - r.model_grown_bytes
-            for r in self.nearest
-            if r.start_rss_bytes
-        ]
+        errors = self._growth_errors()
         likely = base_bytes + cost.grown_bytes
         if not errors:
             low = base_bytes + cost.grown_bytes / 2
@@ -86,6 +84,10 @@ class Experience(Struct, frozen=True):
         return Spread(
             *(max(base_bytes, likely + error) for error in (found.low, found.likely, found.high))
         ).widened(self._margin(_ONE_MEMORY))
+
+    def _growth_errors(self) -> list[int]:
+        """Returns by how many bytes the resident set grew more than the model says."""
+        return [_grown_bytes(r) - r.model_grown_bytes for r in self.nearest if r.start_rss_bytes]
 
     def _margin(self, of_one: float) -> float:
         return of_one if len(self.nearest) == 1 else of_one / 2
@@ -111,6 +113,16 @@ class Experience(Struct, frozen=True):
         pool = statistics.median(key_pool(r.inputs, r.live_rows, r.rows_out) for r in known)
         row_bytes = statistics.median(r.bytes_out / r.rows_out for r in known)
         return round(rows_of_keys(live_rows, pool) * row_bytes)
+
+
+def _grown_bytes(record: CompactionRecord) -> int:
+    return record.peak_rss_bytes - record.start_rss_bytes
+
+
+def _modelled_seconds(record: CompactionRecord) -> float:
+    """Returns the CPU time by the model, if it had known how far the resident set would grow."""
+    grown_bytes = _grown_bytes(record) if record.start_rss_bytes else record.model_grown_bytes
+    return record.model_cpu_seconds + GROWN_BYTE_SECONDS * max(0, grown_bytes)
 
 
 def _is_plausible(record: CompactionRecord) -> bool:

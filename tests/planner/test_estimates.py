@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from compactor.planner.cost_model import ModelledCost
+from compactor.planner.cost_model import GROWN_BYTE_SECONDS, ModelledCost
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
 from compactor.planner.experience import Experience
 from compactor.planner.spread import Spread
@@ -124,8 +124,18 @@ def test_what_else_a_process_holds_is_not_taken_for_a_compactions(base: int) -> 
 def test_compactions_of_similar_size_are_learned_from() -> None:
     small, large = [record(5.0, model=0.01)] * 6, [record(0.5, model=100.0)] * 6
     both = [*small, *large]
-    assert Experience.of(both, cost(0.02)).cpu_seconds(cost(0.02)).likely == pytest.approx(0.1)
-    assert Experience.of(both, cost(80.0)).cpu_seconds(cost(80.0)).likely == pytest.approx(40.0)
+    of_memory = GROWN_BYTE_SECONDS * 130 * MIB
+    for seconds, learned, of in ((0.02, 0.05, 0.01), (80.0, 50.0, 100.0)):
+        found = Experience.of(both, cost(seconds)).cpu_seconds(cost(seconds)).likely
+        assert found == pytest.approx(learned * (seconds + of_memory) / (of + of_memory))
+
+
+def test_seconds_grow_less_than_the_work_where_memory_does() -> None:
+    experience = Experience.of([record(1.0)], cost(2.0))
+    assert 1.0 < experience.cpu_seconds(cost(2.0)).likely < 2.0
+    of_memory = GROWN_BYTE_SECONDS * 10_000 * MIB
+    heavier = replace(cost(2.0), grown_bytes=10_000 * MIB)
+    assert experience.cpu_seconds(heavier).likely > 2.0 + of_memory / 2
 
 
 def test_of_equally_similar_compactions_the_newest_count() -> None:
