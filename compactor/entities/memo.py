@@ -94,16 +94,17 @@ class Memo(Struct, frozen=True, kw_only=True):
 
 
 class _Pieces:
-    """A file that keeps what is written, so that a large memo is copied once."""
+    """A file that keeps what is written, mostly buffers of columns, so that a large memo is not copied."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
+        self.pieces: list[memoryview] = []
 
-    def write(self, data: bytes) -> int:
-        self.pieces.append(data)
-        return len(data)
+    def write(self, data: bytes | pa.Buffer) -> int:
+        view = memoryview(data)
+        self.pieces.append(view)
+        return view.nbytes
 
     def flush(self) -> None:
         return
@@ -124,7 +125,8 @@ def operands_of(spec: EntityMergeSpec) -> list[Operand]:
     return list(dict.fromkeys(side for rule in spec.rules for side in rule))
 
 
-def to_bytes(memo: Memo, spec: EntityMergeSpec) -> bytes:
+def to_pieces(memo: Memo, spec: EntityMergeSpec) -> list[memoryview]:
+    """Returns the bytes of a memo, in pieces."""
     header = {
         "settings": _settings(spec),
         "parts": [dataset.parts for dataset in memo.datasets],
@@ -143,7 +145,7 @@ def to_bytes(memo: Memo, spec: EntityMergeSpec) -> bytes:
     checksum = xxhash.xxh3_64()
     for piece in written.pieces:
         checksum.update(piece)
-    return b"".join([*written.pieces, checksum.digest()])
+    return [*written.pieces, memoryview(checksum.digest())]
 
 
 def from_bytes(data: bytes, spec: EntityMergeSpec, name: str) -> Memo | None:

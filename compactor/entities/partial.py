@@ -67,6 +67,13 @@ class Touched:
         ]
         self.entities = sum(len(each.origins) for each in compared)
         """Number of entities now."""
+        self._are_as_they_were = [
+            len(each.origins) == len(kept.rows)
+            and np.array_equal(each.origins, np.arange(len(kept.rows)))
+            for each, kept in zip(compared, memo.datasets, strict=True)
+        ]
+        """Which datasets have the rows of the last run, in its order."""
+        self._after: dict[Operand, KeptValues] = {}
         new = [np.flatnonzero(each.origins < 0) for each in compared]
         gone = [np.flatnonzero(inverse < 0) for inverse in self._inverse]
         self._check_share(sum(map(len, (*new, *gone))))
@@ -197,13 +204,20 @@ class Touched:
                 raise NotProvenError
 
     def _values_after(self, operand: Operand) -> KeptValues:
-        number = [dataset.alias for dataset in self.spec.datasets].index(operand.alias)
-        kept, (rows, hashes) = self.memo.values[operand], self._values[operand]
-        moved = self._inverse[number][kept.rows]
-        stays = moved >= 0
-        return KeptValues(
-            np.concatenate([moved[stays], rows]), np.concatenate([kept.hashes[stays], hashes])
-        )
+        """Returns the values of a side of a rule now."""
+        if operand not in self._after:
+            number = [dataset.alias for dataset in self.spec.datasets].index(operand.alias)
+            kept = self.memo.values[operand]
+            if not self._are_as_they_were[number]:
+                rows, hashes = self._values[operand]
+                moved = self._inverse[number][kept.rows]
+                stays = moved >= 0
+                kept = KeptValues(
+                    np.concatenate([moved[stays], rows]),
+                    np.concatenate([kept.hashes[stays], hashes]),
+                )
+            self._after[operand] = kept
+        return self._after[operand]
 
     def memo_after(
         self,
@@ -224,9 +238,13 @@ class Touched:
         datasets = []
         for n, (each, kept) in enumerate(zip(self._compared, self.memo.datasets, strict=True)):
             own, at = slice(starts[n], starts[n + 1]), rows[n]
+            of_kept = number[kept.clusters]
+            if self._are_as_they_were[n]:
+                of_kept[at] = anew[own]
+                datasets.append(replace(kept, parts=tuple(each.parts), clusters=of_kept))
+                continue
             source = each.origins.copy()
             source[at] = len(kept.rows) + np.arange(len(at))
-            of_kept = number[kept.clusters]
             datasets.append(
                 KeptDataset(
                     parts=tuple(each.parts),

@@ -14,13 +14,13 @@ from compactor.entities.breaker import check_gone
 from compactor.entities.datasets import Located, check_not_read, locate
 from compactor.entities.entities import KEY, REPLACED_AT, UPDATED
 from compactor.entities.entity_report import EntityMergeReport
-from compactor.entities.memo import Memo, from_bytes, to_bytes
+from compactor.entities.memo import Memo, from_bytes, to_pieces
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets, numbers_of
 from compactor.errors import CommitConflictError, DataError, ObjectNotFoundError, StoreError
 from compactor.rows.policy import RowKind, RowPolicy, Ttl
-from compactor.stores.base import MAX_READ_BYTES, Store, create_own
+from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import memo_key
@@ -144,11 +144,14 @@ class Target:
     def remember_rows(self, memo: Memo, spec: EntityMergeSpec, run_id: str) -> str | None:
         """Stores a memo, which counts once a commit names it. Returns its key; None if it is too large."""
         assert self.store is not None, "only a dry run has no table"
-        data = to_bytes(memo, spec)
-        if len(data) > MAX_READ_BYTES:
+        pieces = to_pieces(memo, spec)
+        if sum(piece.nbytes for piece in pieces) > MAX_READ_BYTES:
             return None
         key = memo_key(self.snapshot.version, run_id)
-        create_own(self.store, key, data)
+        with self.store.start_upload(key) as upload:
+            for piece in pieces:
+                upload.write(piece)
+            upload.complete()
         return key
 
     def remembered_rows(self, spec: EntityMergeSpec) -> tuple[Memo | None, str | None]:
