@@ -7,6 +7,7 @@ clusters are what they were, and so are their rows.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -124,6 +125,7 @@ class Touched:
         entities = [changed.entities for changed in self._changed]
         starts = starts_of(entities)
         found: dict[Operand, tuple[I64, U64]] = {}
+        opposite: dict[Operand, dict[Operand, U64]] = defaultdict(dict)
 
         def noted(operand: Operand, values: Values) -> U64:
             if operand not in found:
@@ -136,10 +138,12 @@ class Touched:
             self.spec.rules, values_of_rules(self.spec, entities, charge), strict=True
         ):
             hashes = [noted(operand, values) for operand, values in zip(rule, sides, strict=True)]
-            for operand, other in zip(rule, reversed(hashes), strict=True):
-                kept, number = self.memo.values[operand], offsets[operand.alias]
-                rows = kept.rows[_is_in(kept.hashes, other)]
-                self.clusters[self.memo.datasets[number].clusters[rows]] = True
+            opposite[rule.left][rule.right] = hashes[1]
+            opposite[rule.right][rule.left] = hashes[0]
+        for operand, others in opposite.items():
+            kept, number = self.memo.values[operand], offsets[operand.alias]
+            rows = kept.rows[_is_in(kept.hashes, np.concatenate(list(others.values())))]
+            self.clusters[self.memo.datasets[number].clusters[rows]] = True
         return found
 
     def merged_anew(self) -> tuple[list[Entities], list[I64]]:
