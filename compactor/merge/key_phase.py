@@ -23,7 +23,7 @@ from compactor.merge.groups.splits import Splits
 from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
-from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.merge.order.keys_in_order import KeyPieces, WaitingKeys
 from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.sinks import GroupNumbers, OpenOutput, OutputFragment, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
@@ -162,7 +162,18 @@ class KeyPhase:
         settings = self._context.settings
         names = [column.column for column in settings.sort]
         level = settings.options.compression_level
-        taken = self._keys.take(group.origins)
+
+        budget = self._context.budget
+
+        def work_bytes(keys: KeyPieces, copies: int = WORK_COPIES) -> int:
+            gathered = sum(pieces.gathered_bytes() for pieces in keys.columns)
+            return copies * gathered + WORK_ROW_BYTES * group.rows
+
+        def make_room(keys: KeyPieces, are_held: bool) -> bool:
+            size = work_bytes(keys, WORK_COPIES if are_held else WORK_COPIES + 1)
+            return budget.make_room(size) or budget.used_bytes + size <= budget.limit_bytes
+
+        taken = self._keys.take(group.origins, make_room)
         keys = KeyGroup(
             names=names,
             pieces=taken.columns,
@@ -171,11 +182,10 @@ class KeyPhase:
             rule=settings.rule,
             level=level,
         )
-        size = sum(pieces.gathered_bytes() for pieces in taken.columns)
         self._context.tasks.put(
             partial(make_key_chunks, keys),
             partial(self._append, output),
-            size=WORK_COPIES * size + WORK_ROW_BYTES * group.rows,
+            size=work_bytes(taken),
             pins=taken.pins,
         )
         self._context.order.append(taken.inputs, taken.origins, group.flags)

@@ -96,7 +96,7 @@ def _cpu_seconds(inputs: Sequence[FragmentEntry]) -> float:
 def _grown_bytes(
     inputs: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
 ) -> int:
-    shape = merge_shape(inputs, metadata, settings.max_rows_per_row_group)
+    shape = merge_shape(inputs, metadata, settings)
     ahead = min(shape.heaviest_column_bytes, 2 * shape.run_chunk_bytes)
     grows = (
         _START_BYTES

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES, TARGET_FRAGMENT_BYTES
-from compactor.planner.shape import key_group_bytes
+from compactor.planner.shape import key_groups
 from compactor.planner.tree import SortedRun
 from compactor.resources.merge_plan import (
     MAX_INPUTS,
+    KeyGroups,
     heaviest_chunk_bytes,
     need_bytes,
     output_count,
@@ -31,17 +32,20 @@ class Limits(Struct, frozen=True):
     max_fan_in: int
     """Limit on the sorted runs of one merge."""
     memory_limit_bytes: int
-    sort_columns: Sequence[str] = ()
+    key_widths: Mapping[str, int | None] = {}
+    """From `compactor.planner.shape.key_widths`."""
 
     @classmethod
-    def of(cls, settings: CompactionSettings, sort_columns: Sequence[str] = ()) -> Limits:
+    def of(
+        cls, settings: CompactionSettings, key_widths: Mapping[str, int | None] | None = None
+    ) -> Limits:
         return cls(
             settings.target_fragment_bytes,
             settings.row_group_bytes,
             settings.max_rows_per_row_group,
             settings.max_fan_in,
             settings.memory_limit_bytes,
-            sort_columns,
+            key_widths or {},
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:
@@ -68,12 +72,16 @@ class Limits(Struct, frozen=True):
             sum(entry.size_bytes for entry in entries),
             self.target_fragment_bytes,
         )
-        keys = len(self.sort_columns)
-        most = need_bytes(len(entries) + outputs, heaviest, keys, keys * heaviest)
+        is_open, deleted_bytes = len(entries) + outputs, sum(run.deleted_bytes for run in runs)
+        all_keys = len(self.key_widths) * heaviest
+        most_keys = KeyGroups(all_keys, all_keys, self.max_rows_per_row_group)
+        most = need_bytes(is_open, heaviest, most_keys) + deleted_bytes
         if most <= self.memory_limit_bytes:
             return most  # without the bytes of columns, which have to be parsed for each entry
-        key_bytes = key_group_bytes(entries, self.sort_columns, self.max_rows_per_row_group)
-        return need_bytes(len(entries) + outputs, heaviest, keys, key_bytes)
+        keys = key_groups(
+            runs, self.key_widths, self.target_row_group_bytes, self.max_rows_per_row_group
+        )
+        return need_bytes(is_open, heaviest, keys) + deleted_bytes
 
     def refusal(self, runs: Iterable[SortedRun]) -> Message | None:
         """Returns why a merge of these can't be done within the memory limit; None if it can."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
 from compactor.planner.eager import plan_full, plan_overlapping
 from compactor.planner.leveled import plan_leveled
 from compactor.planner.limits import Limits
+from compactor.planner.shape import key_widths
 from compactor.planner.spec import CompactionPlan, CompactionSpec, Expiry
 from compactor.planner.tree import Tree, forest
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
@@ -30,8 +31,8 @@ def plan_compactions(
     trees = forest(snapshot)
     expired = {window for window in trees if windows and windows.is_expired(window, now_unix_ms)}
     expiry = Expiry(tuple(i.entry for w in expired for i in trees.pop(w).items()))
-    keys = [column.column for column in snapshot.table.sort]
-    return replace(plan_trees(trees, policy, settings, now_unix_ms, keys), expiry=expiry)
+    widths = key_widths(snapshot.table)
+    return replace(plan_trees(trees, policy, settings, now_unix_ms, widths), expiry=expiry)
 
 
 def plan_trees(
@@ -39,10 +40,10 @@ def plan_trees(
     policy: Policy,
     settings: CompactionSettings,
     now_unix_ms: int,
-    sort_columns: Sequence[str] = (),
+    key_widths: Mapping[str, int | None] | None = None,
 ) -> CompactionPlan:
     """Returns what is due in each of the trees, by priority over all of them."""
-    limits = Limits.of(settings, sort_columns)
+    limits = Limits.of(settings, key_widths)
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from compactor.planner.tree import Item, sorted_runs
-from compactor.resources.merge_plan import MergePlan, MergeShape, plan_merge
+from compactor.planner.tree import Item, SortedRun, sorted_runs
+from compactor.resources.merge_plan import KeyGroups, MergePlan, MergeShape, plan_merge
 from compactor.settings.compaction import CompactionSettings
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -21,9 +21,9 @@ _OFFSET_BYTES: Final = 8
 
 
 def merge_shape(
-    entries: Sequence[FragmentEntry], metadata: TableMetadata, max_rows_per_row_group: int
+    entries: Sequence[FragmentEntry], metadata: TableMetadata, settings: CompactionSettings
 ) -> MergeShape:
-    """Returns the shape of a merge of these fragments. max_rows_per_row_group: of its outputs."""
+    """Returns the shape of a merge of these fragments."""
     runs = sorted_runs([Item(entry, b"", b"") for entry in entries])
     raw_bytes: dict[str, int] = {}
     for entry in entries:
@@ -43,12 +43,17 @@ def merge_shape(
             row_bytes(metadata.schema.field(name).type, raw_bytes.get(name, 0), rows)
             for name in keys
         ),
-        key_group_bytes=key_group_bytes(entries, keys, max_rows_per_row_group),
+        key_groups=key_groups(
+            runs,
+            key_widths(metadata),
+            settings.row_group_bytes,
+            settings.max_rows_per_row_group,
+        ),
         columns=len(raw_bytes),
         # Where rows are folded, the numbers of rows taken and written are kept.
         dropped_rows=sum(entry.deleted_rows for entry in entries)
         + (rows if metadata.rows.folds else 0),
-        dropped_bytes=sum(entry.rows // 8 + 64 for entry in entries if entry.deletion),
+        dropped_bytes=sum(run.deleted_bytes for run in runs),
         may_overshoot=any(
             name not in keys and _is_variable(metadata.schema.field(name).type)
             for name in raw_bytes
@@ -70,7 +75,7 @@ def memory_plan(
     """
     memory = settings.memory()
     return plan_merge(
-        merge_shape(entries, metadata, settings.max_rows_per_row_group),
+        merge_shape(entries, metadata, settings),
         replace(memory, spool_limit_bytes=0) if are_local else memory,
         target_row_group_bytes=settings.row_group_bytes,
         target_fragment_bytes=settings.target_fragment_bytes,
@@ -78,24 +83,49 @@ def memory_plan(
     )
 
 
-def key_group_bytes(
-    entries: Sequence[FragmentEntry], keys: Sequence[str], max_rows_per_row_group: int
-) -> int:
-    """Estimates the decoded bytes of the sort columns of a row group: of one that is full by rows, or of the
-    input with the heaviest ones, if all row groups of an input were alike."""
-    rows = sum(entry.rows for entry in entries)
-    sizes = [_key_bytes(entry, keys) for entry in entries]
-    mean = -(-sum(sizes) // max(1, rows))
-    of_inputs = (
-        -(-size // max(1, entry.row_groups)) for size, entry in zip(sizes, entries, strict=True)
+def key_widths(metadata: TableMetadata) -> dict[str, int | None]:
+    """Returns the bytes of a value of each sort column; None where values differ."""
+    schema = metadata.schema
+    names = (column.column for column in metadata.sort)
+    return {name: fixed_width_bytes(storage_type(schema.field(name).type)) for name in names}
+
+
+def key_groups(
+    runs: Sequence[SortedRun],
+    widths: Mapping[str, int | None],
+    target_row_group_bytes: int,
+    max_rows_per_row_group: int,
+) -> KeyGroups:
+    """Estimates the row groups with the most bytes of sort columns, as if the rows of a run were alike.
+
+    widths: from `key_widths`. A row group that is written ends where any column has reached its target, and
+    sort columns are weighed exactly.
+    """
+    if not runs:
+        return KeyGroups(0, 0, 0)
+    widest = max((width or 0 for width in widths.values()), default=0)
+    heaviest = max(1, widest, min(run.heaviest_row_bytes for run in runs))
+    most_rows = target_row_group_bytes // heaviest + 1
+    written_rows = min(sum(run.rows for run in runs), max_rows_per_row_group, most_rows)
+    rows = max(1, sum(run.rows for run in runs))
+    row = sum(
+        -(-sum(_key_bytes(run, *column) for run in runs) // rows) for column in widths.items()
     )
-    return max(mean * min(rows, max_rows_per_row_group), *of_inputs, 0)
+    written = max(row, min(len(widths) * target_row_group_bytes, row * written_rows))
+    read = max(
+        sum(_key_bytes(run, *column) for column in widths.items())
+        * run.group_rows
+        // max(1, run.rows)
+        for run in runs
+    )
+    return KeyGroups(read, written, written_rows)
 
 
-def _key_bytes(entry: FragmentEntry, keys: Sequence[str]) -> int:
-    """Returns the decoded bytes of an entry's sort columns, with offsets of strings."""
-    raw_bytes = sum(entry.columns[name].raw for name in keys if name in entry.columns)
-    return raw_bytes + _OFFSET_BYTES * len(keys) * entry.rows
+def _key_bytes(run: SortedRun, name: str, width: int | None) -> int:
+    """Returns the decoded bytes of a sort column of a run."""
+    if width is not None:
+        return width * run.rows
+    return run.raw_bytes.get(name, 0) + _OFFSET_BYTES * run.rows
 
 
 def row_bytes(dtype: pa.DataType, raw_bytes: int, rows: int) -> int:

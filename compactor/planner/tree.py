@@ -8,6 +8,7 @@ Every plan keeps these invariants:
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -68,6 +69,34 @@ class SortedRun(Struct, frozen=True, dict=True):
     def column_bytes(self) -> int:
         """An upper bound of the raw bytes of its largest column."""
         return sum(item.entry.peak_chunk_bytes * item.entry.row_groups for item in self.items)
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(item.entry.rows for item in self.items)
+
+    @cached_property
+    def group_rows(self) -> int:
+        """The rows of a row group, of the fragment with the largest on average."""
+        return max(-(-item.entry.rows // max(1, item.entry.row_groups)) for item in self.items)
+
+    @cached_property
+    def raw_bytes(self) -> Mapping[str, int]:
+        """The raw bytes of each column."""
+        totals: Counter[str] = Counter()
+        for item in self.items:
+            totals.update({name: column.raw for name, column in item.entry.columns.items()})
+        return totals
+
+    @cached_property
+    def heaviest_row_bytes(self) -> int:
+        """The raw bytes of a row in the heaviest column."""
+        return max(self.raw_bytes.values(), default=0) // max(1, self.rows)
+
+    @cached_property
+    def deleted_bytes(self) -> int:
+        """The size of the bitmaps of deleted rows."""
+        entries = (item.entry for item in self.items)
+        return sum(entry.rows // 8 + 64 for entry in entries if entry.deletion)
 
 
 class SortedLevel:

@@ -5,7 +5,7 @@ The executor, `compact --explain`, the planner's limits and the estimates all us
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -79,6 +79,14 @@ PART_BYTES: Final = 8 * _MIB
 """Size of a part, which an upload to object storage buffers until it is full."""
 
 
+class KeyGroups(NamedTuple):
+    """The row groups with the most bytes of all sort columns, decoded."""
+
+    read_bytes: int
+    written_bytes: int
+    written_rows: int
+
+
 class MergeShape(Struct, frozen=True, kw_only=True):
     """Statistics of a merge's inputs, known before they are read."""
 
@@ -95,8 +103,7 @@ class MergeShape(Struct, frozen=True, kw_only=True):
     sort_columns: int
     key_row_bytes: int
     """Decoded size of the sort columns of one row."""
-    key_group_bytes: int
-    """Decoded size of the sort columns of a row group that is full by rows, read or written."""
+    key_groups: KeyGroups
     columns: int
     dropped_rows: int = 0
     """Deleted rows, which are not written again."""
@@ -163,18 +170,17 @@ def heaviest_chunk_bytes(
     return max(peak_chunk_bytes, min(OVERSHOOT_FACTOR * target_row_group_bytes, column_bytes))
 
 
-def need_bytes(
-    open_fragments: int, heaviest_chunk_bytes: int, sort_columns: int, key_group_bytes: int
-) -> int:
+def need_bytes(open_fragments: int, heaviest_chunk_bytes: int, keys: KeyGroups) -> int:
     """Returns the least limit for a merge that spills all it can.
 
-    open_fragments: inputs and outputs. key_group_bytes: as in `MergeShape`; the sort columns of a row group
-    are in memory together, and none of their chunks is heavier than the heaviest.
+    open_fragments: inputs and outputs. keys: the sort columns of a row group are in memory together.
     """
-    keys = min(sort_columns * heaviest_chunk_bytes, key_group_bytes)
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    copied = _COPIES * max(heaviest_chunk_bytes, keys)
-    return copied + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
+    read = _COPIES * max(heaviest_chunk_bytes, keys.read_bytes)
+    written = _COPIES * keys.written_bytes + WORK_ROW_BYTES * keys.written_rows
+    # With so many rows, all that the limit gives to ordering is taken.
+    written += max(0, written // _DIVISOR - _MIN_ORDER_BYTES)
+    return max(read, written) + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
 
 
 def decode_reserve_bytes(limit_bytes: int, need_bytes: int) -> int:
@@ -359,9 +365,8 @@ class _Formulas(Struct, frozen=True):
         return self._need(self.inputs + self.outputs)
 
     def _need(self, open_fragments: int) -> int:
-        shape = self.shape
-        need = need_bytes(open_fragments, self.heaviest, shape.sort_columns, shape.key_group_bytes)
-        return need + shape.dropped_bytes
+        need = need_bytes(open_fragments, self.heaviest, self.shape.key_groups)
+        return need + self.shape.dropped_bytes
 
     @property
     def keeps_inputs(self) -> bool:

@@ -21,6 +21,7 @@ from compactor.merge.tasks import OrderedTasks
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
+from compactor.resources.merge_plan import KeyGroups
 from compactor.resources.merge_stages import CHUNKS, DECODE, ROW_ORDER
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
@@ -42,7 +43,8 @@ ROWS = 200_000
 @pytest.fixture
 def budget() -> MemoryBudget:
     """A budget of 64 MiB, of which a merge needs fewer than 16."""
-    plan = plan_of(64 * MIB, peak_chunk_bytes=MIB // 2, heaviest_column_bytes=MIB)
+    light = KeyGroups(0, 0, 0)
+    plan = plan_of(64 * MIB, peak_chunk_bytes=MIB // 2, heaviest_column_bytes=MIB, key_groups=light)
     assert plan.stages.need_bytes < 16 * MIB
     return MemoryBudget(plan.stages)
 

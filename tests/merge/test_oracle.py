@@ -22,13 +22,14 @@ from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
 from compactor.planner.shape import row_bytes
 from compactor.resources.disk import LocalDisk
-from compactor.resources.merge_plan import MemorySettings, MergeShape, plan_merge
+from compactor.resources.merge_plan import KeyGroups, MemorySettings, MergeShape, plan_merge
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.arrays import moves
 from lsm_fragment.arrays.types import value_type
+from lsm_fragment.container.footer import ColumnBytes, FragmentSummary
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.errors import CorruptFragmentError, OrderError
@@ -80,6 +81,11 @@ def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) ->
         for name, column in summary.columns.items():
             raw[name] = raw.get(name, 0) + column.raw
     rows = sum(summary.rows for summary in summaries)
+
+    def key_group(summary: FragmentSummary) -> int:
+        raw = (summary.columns.get(column.column, ColumnBytes(0, 0)).raw for column in sort)
+        return (sum(raw) + 8 * summary.rows) // max(1, summary.row_groups)
+
     peaks = [summary.peak_chunk_bytes for summary in summaries]
     return MergeShape(
         inputs=len(fragments),
@@ -93,18 +99,7 @@ def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) ->
             row_bytes(schema.field(column.column).type, raw.get(column.column, 0), rows)
             for column in sort
         ),
-        key_group_bytes=max(
-            *(
-                sum(
-                    summary.columns[column.column].raw + 8 * summary.rows
-                    for column in sort
-                    if column.column in summary.columns
-                )
-                // max(1, summary.row_groups)
-                for summary in summaries
-            ),
-            0,
-        ),
+        key_groups=KeyGroups(max(map(key_group, summaries), default=0), 0, 0),
         columns=len(raw),
     )
 

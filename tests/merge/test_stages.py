@@ -17,7 +17,7 @@ from compactor.merge.merge_pass import merge_fragments
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
-from compactor.resources.merge_plan import MergeShape, plan_merge
+from compactor.resources.merge_plan import KeyGroups, MergeShape, plan_merge
 from compactor.resources.stage import Buffer
 from compactor.resources.upload_memory import UploadMemory
 from compactor.settings.compaction import CompactionSettings
@@ -42,7 +42,7 @@ def shape(**changes: Any) -> MergeShape:
         heaviest_column_bytes=600 * MIB,
         sort_columns=2,
         key_row_bytes=20,
-        key_group_bytes=65_536 * 20,
+        key_groups=KeyGroups(65_536 * 20, 65_536 * 20, 65_536),
         columns=10,
     )
     return replace(known, **changes)
@@ -102,8 +102,8 @@ def test_the_need_grows_with_inputs_outputs_and_heavy_chunks_and_with_nothing_el
     assert plan_of(stored_bytes=101 * 512 * MIB).stages.need_bytes == need + 100 * (96 << 10)
     assert plan_of(inputs=1_016).stages.need_bytes == need + 1_000 * (96 << 10)
     assert plan_of(peak_chunk_bytes=1 << 30).stages.need_bytes >= 4 << 30
-    heavy_keys = plan_of(sort_columns=3, key_group_bytes=1 << 40, peak_chunk_bytes=256 * MIB)
-    assert heavy_keys.stages.need_bytes >= 3 << 30
+    assert plan_of(key_groups=KeyGroups(1 << 30, 0, 0)).stages.need_bytes >= 4 << 30
+    assert plan_of(key_groups=KeyGroups(0, 1 << 30, 0)).stages.need_bytes >= 4 << 30
 
 
 def test_read_ahead_buffers_share_the_limit_whatever_the_fan_in() -> None:

@@ -4,18 +4,66 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from compactor.planner.limits import Limits
-from compactor.planner.shape import memory_plan
+from compactor.planner.shape import key_widths, memory_plan
 from compactor.planner.tree import Item, sorted_runs
-from compactor.settings.compaction import CompactionSettings
+from compactor.settings.compaction import CompactionSettings, Strategy
+from compactor.table.commit_log import CommitLog
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import ingest_tables
+from tests.support.tables import compact_table, ingest_tables
 
 MIB = 1 << 20
+
+
+def need_of(store: MemoryStore, limit_bytes: int) -> int:
+    """Returns the need of a merge of all fragments of a table."""
+    snapshot = CommitLog(store).refresh()
+    settings = CompactionSettings(memory_limit_bytes=limit_bytes)
+    entries = list(snapshot.fragments.values())
+    return memory_plan(entries, snapshot.table, settings).stages.need_bytes
+
+
+@pytest.mark.parametrize(
+    ("columns", "width", "payload", "rows", "max_rows"),
+    [
+        (16, 0, 0, 40_000, 65_536),
+        (8, 20, 0, 30_000, 65_536),
+        (3, 0, 0, 40_000, 65_536),
+        (2, 10, 200, 10_000, 1_000),
+        (3, 60, 2_000, 4_000, 200),
+        (4, 500, 0, 4_000, 65_536),
+    ],
+)
+def test_a_merge_needs_no_more_than_the_planner_says_and_not_much_less(
+    columns: int, width: int, payload: int, rows: int, max_rows: int, tmp_path: Path
+) -> None:
+    """width: letters of a sort column; integers with 0. payload: letters of another column."""
+    store, rng = MemoryStore(), np.random.default_rng(1)
+    names = [f"k{number}" for number in range(columns)]
+    tables = []
+    for _ in range(3):
+        numbers = [rng.integers(0, 1 << 40, rows) for _ in names]
+        keys = [[f"{n:0{width}d}" for n in each] if width else each for each in numbers]
+        data = dict(zip(names, keys, strict=True))
+        if payload:
+            data["payload"] = [rng.bytes(payload // 2).hex() for _ in range(rows)]
+        tables.append(pa.table(data))
+    sort = sort_schema(",".join(names))
+    ingest_tables(store, tables, tmp_path, sort=sort, max_rows=max_rows)
+    limits = range(16 * MIB, 256 * MIB, 4 * MIB)
+    limit = next(limit for limit in limits if need_of(store, limit) <= limit)
+    compact_table(
+        store, CompactionSettings(memory_limit_bytes=limit, threads=1), strategy=Strategy.FULL
+    )
+    snapshot = CommitLog(store).refresh()
+    assert len(snapshot.fragments) == 1
+    (record,) = snapshot.measured
+    assert limit == 16 * MIB or record.peak_charged_bytes > limit // 2
 
 
 @pytest.mark.parametrize("sort_by", ["a", "a,b,c", "n,b,c", "n"])
@@ -30,15 +78,15 @@ def test_the_planner_refuses_what_a_merge_would(
     snapshot = log.refresh()
     entries = list(snapshot.fragments.values())
     runs = sorted_runs([Item(entry, b"", b"") for entry in entries])
-    keys = [column.column for column in snapshot.table.sort]
+    widths = key_widths(snapshot.table)
 
     def settings(limit_bytes: int) -> CompactionSettings:
         return CompactionSettings(memory_limit_bytes=limit_bytes, target_row_group_bytes=MIB)
 
     need = memory_plan(entries, snapshot.table, settings(16 * MIB)).stages.need_bytes
     for limit_bytes in (16 * MIB, need - 1):
-        limits = Limits.of(settings(limit_bytes), keys)
+        limits = Limits.of(settings(limit_bytes), widths)
         assert limits.need_bytes(runs) == need
         assert limits.refusal(runs) is not None
         assert not limits.fits(runs)
-    assert Limits.of(settings(need), keys).refusal(runs) is None
+    assert Limits.of(settings(need), widths).refusal(runs) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,9 +91,19 @@ class WaitingKeys:
         known = [size for size in heaviest if size is not None]
         return len(known) == len(heaviest) and rows * max(known) <= limit_bytes
 
-    def take(self, inputs: U16) -> KeyPieces:
-        """Takes the rows; they stay in memory until their pins are freed."""
-        keys = borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
+    def take(self, inputs: U16, make_room: Callable[[KeyPieces, bool], bool]) -> KeyPieces:
+        """Takes the rows; they stay in memory until their pins are freed.
+
+        make_room: returns whether there is room for work on the pieces, if other rows are moved to disk, and
+        for the pieces themselves, if they are not held. It is asked with pieces that are held; if there is no
+        room, again while these can be moved, too, to be read back some at a time.
+        """
+        skips = np.zeros(len(self._sources), dtype=np.int64)
+        keys = borrowed(self._sources, inputs, skips)
+        if not make_room(keys, True):
+            keys.pins.free()
+            make_room(keys, False)
+            keys = borrowed(self._sources, inputs, skips)
         for number in np.flatnonzero(keys.counts).tolist():
             self._sources[number].drop(int(keys.counts[number]))
         return keys
