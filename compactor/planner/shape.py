@@ -103,14 +103,13 @@ def key_groups(
     """
     if not runs:
         return KeyGroups(0, 0, 0)
-    widest = max((width or 0 for width in widths.values()), default=0)
-    heaviest = max(1, widest, min(run.heaviest_row_bytes for run in runs))
-    most_rows = target_row_group_bytes // heaviest + 1
-    written_rows = min(sum(run.rows for run in runs), max_rows_per_row_group, most_rows)
     rows = max(1, sum(run.rows for run in runs))
-    row = sum(
+    of_row = [
         -(-sum(_key_bytes(run, *column) for run in runs) // rows) for column in widths.items()
-    )
+    ]
+    heaviest = max(1, *of_row, min(run.heaviest_row_bytes for run in runs))
+    written_rows = min(rows, max_rows_per_row_group, target_row_group_bytes // heaviest + 1)
+    row = sum(of_row)
     written = max(row, min(len(widths) * target_row_group_bytes, row * written_rows))
     read = max(
         sum(_key_bytes(run, *column) for column in widths.items())
