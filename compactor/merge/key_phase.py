@@ -4,7 +4,7 @@ sections."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,7 @@ from compactor.merge.groups.splits import Splits
 from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
-from compactor.merge.order.keys_in_order import KeyPieces, WaitingKeys
+from compactor.merge.order.keys_in_order import WaitingKeys
 from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.sinks import GroupNumbers, OpenOutput, OutputFragment, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
@@ -33,6 +33,7 @@ from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
+from lsm_fragment.gather.pieces import Pieces
 from lsm_fragment.keys.comparator import KeyComparator
 
 
@@ -165,15 +166,14 @@ class KeyPhase:
 
         budget = self._context.budget
 
-        def work_bytes(keys: KeyPieces, copies: int = WORK_COPIES) -> int:
-            gathered = sum(pieces.gathered_bytes() for pieces in keys.columns)
-            return copies * gathered + WORK_ROW_BYTES * group.rows
+        def work_bytes(columns: Sequence[Pieces]) -> int:
+            gathered = sum(pieces.gathered_bytes() for pieces in columns)
+            return WORK_COPIES * gathered + WORK_ROW_BYTES * group.rows
 
-        def make_room(keys: KeyPieces, are_held: bool) -> bool:
-            size = work_bytes(keys, WORK_COPIES if are_held else WORK_COPIES + 1)
+        def make_room(size: int) -> bool:
             return budget.make_room(size) or budget.used_bytes + size <= budget.limit_bytes
 
-        taken = self._keys.take(group.origins, make_room)
+        taken = self._keys.take(group.origins, work_bytes, make_room)
         keys = KeyGroup(
             names=names,
             pieces=taken.columns,
@@ -185,7 +185,7 @@ class KeyPhase:
         self._context.tasks.put(
             partial(make_key_chunks, keys),
             partial(self._append, output),
-            size=work_bytes(taken),
+            size=work_bytes(taken.columns),
             pins=taken.pins,
         )
         self._context.order.append(taken.inputs, taken.origins, group.flags)

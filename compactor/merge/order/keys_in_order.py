@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.merge.inputs.decoded import DecodedRows
+from compactor.resources.merge_plan import WORK_COPIES
 from compactor.resources.reservation import Pins
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.gather.nested import positions_by_source
@@ -91,18 +92,25 @@ class WaitingKeys:
         known = [size for size in heaviest if size is not None]
         return len(known) == len(heaviest) and rows * max(known) <= limit_bytes
 
-    def take(self, inputs: U16, make_room: Callable[[KeyPieces, bool], bool]) -> KeyPieces:
+    def take(
+        self,
+        inputs: U16,
+        work_bytes: Callable[[Sequence[Pieces]], int],
+        make_room: Callable[[int], bool],
+    ) -> KeyPieces:
         """Takes the rows; they stay in memory until their pins are freed.
 
-        make_room: returns whether there is room for work on the pieces, if other rows are moved to disk, and
-        for the pieces themselves, if they are not held. It is asked with pieces that are held; if there is no
-        room, again while these can be moved, too, to be read back some at a time.
+        work_bytes: returns what the work on the pieces takes. make_room: moves other rows to disk, and says
+        whether that gives so many bytes. If it does not, rows to be taken are moved, too, and read back some
+        at a time.
         """
         skips = np.zeros(len(self._sources), dtype=np.int64)
         keys = borrowed(self._sources, inputs, skips)
-        if not make_room(keys, True):
+        size = work_bytes(keys.columns)
+        if not make_room(size):
             keys.pins.free()
-            make_room(keys, False)
+            del keys  # and with it their arrays
+            make_room(size + size // WORK_COPIES)
             keys = borrowed(self._sources, inputs, skips)
         for number in np.flatnonzero(keys.counts).tolist():
             self._sources[number].drop(int(keys.counts[number]))
