@@ -23,7 +23,7 @@ from compactor.settings.compaction import CompactionSettings
 _MIB: Final = 1 << 20
 
 
-class Limits(Struct, frozen=True):
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds on the inputs of one merge."""
 
     target_fragment_bytes: int
@@ -40,12 +40,12 @@ class Limits(Struct, frozen=True):
         cls, settings: CompactionSettings, key_widths: Mapping[str, int | None] | None = None
     ) -> Limits:
         return cls(
-            settings.target_fragment_bytes,
-            settings.row_group_bytes,
-            settings.max_rows_per_row_group,
-            settings.max_fan_in,
-            settings.memory_limit_bytes,
-            key_widths or {},
+            target_fragment_bytes=settings.target_fragment_bytes,
+            target_row_group_bytes=settings.row_group_bytes,
+            max_rows_per_row_group=settings.max_rows_per_row_group,
+            max_fan_in=settings.max_fan_in,
+            memory_limit_bytes=settings.memory_limit_bytes,
+            key_widths=key_widths or {},
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:

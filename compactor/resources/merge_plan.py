@@ -58,8 +58,10 @@ _VALUE_BYTES: Final = 16
 _DECODING_BYTES: Final = 16
 """Memory of a value while it is decoded: codes and lengths are combined in 64 bits."""
 _COPIES: Final = 4
-"""Copies at a time of the heaviest chunk, or of a row group's sort columns: decoded, gathered, encoded and
-compressed."""
+"""Copies at a time of the heaviest chunk, or of the sort columns of a row group that is written: decoded,
+gathered, encoded and compressed."""
+_KEY_COPIES: Final = 3
+"""Copies at a time of the sort columns of a row group that is read: as read, decoded, put beside others."""
 _AHEAD_DIVISOR: Final = 4
 """Decode chunks before they are needed only while one part in this many of the limit is free, and as much as
 the merge needs."""
@@ -176,11 +178,14 @@ def need_bytes(open_fragments: int, heaviest_chunk_bytes: int, keys: KeyGroups) 
     open_fragments: inputs and outputs. keys: the sort columns of a row group are in memory together.
     """
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    read = _COPIES * max(heaviest_chunk_bytes, keys.read_bytes)
+    # While keys are read there are no parts, but what the limit gives to fetching and ordering.
+    read = _KEY_COPIES * keys.read_bytes
+    read += max(0, read // 4 - parts)
     written = _COPIES * keys.written_bytes + WORK_ROW_BYTES * keys.written_rows
     # With so many rows, all that the limit gives to ordering is taken.
     written += max(0, written // _DIVISOR - _MIN_ORDER_BYTES)
-    return max(read, written) + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
+    copied = max(_COPIES * heaviest_chunk_bytes, read, written)
+    return copied + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
 
 
 def decode_reserve_bytes(limit_bytes: int, need_bytes: int) -> int:

@@ -102,7 +102,7 @@ def test_the_need_grows_with_inputs_outputs_and_heavy_chunks_and_with_nothing_el
     assert plan_of(stored_bytes=101 * 512 * MIB).stages.need_bytes == need + 100 * (96 << 10)
     assert plan_of(inputs=1_016).stages.need_bytes == need + 1_000 * (96 << 10)
     assert plan_of(peak_chunk_bytes=1 << 30).stages.need_bytes >= 4 << 30
-    assert plan_of(key_groups=KeyGroups(1 << 30, 0, 0)).stages.need_bytes >= 4 << 30
+    assert plan_of(key_groups=KeyGroups(1 << 30, 0, 0)).stages.need_bytes >= 3 << 30
     assert plan_of(key_groups=KeyGroups(0, 1 << 30, 0)).stages.need_bytes >= 4 << 30
 
 
