@@ -4,7 +4,7 @@ sections."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,7 @@ from compactor.merge.groups.splits import Splits
 from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
-from compactor.merge.order.keys_in_order import WaitingKeys
+from compactor.merge.order.keys_in_order import KeyPieces, WaitingKeys
 from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.sinks import GroupNumbers, OpenOutput, OutputFragment, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
@@ -33,7 +33,6 @@ from compactor.resources.record_buffer import RecordBuffer
 from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
-from lsm_fragment.gather.pieces import Pieces
 from lsm_fragment.keys.comparator import KeyComparator
 
 
@@ -163,17 +162,7 @@ class KeyPhase:
         settings = self._context.settings
         names = [column.column for column in settings.sort]
         level = settings.options.compression_level
-
-        budget = self._context.budget
-
-        def work_bytes(columns: Sequence[Pieces]) -> int:
-            gathered = sum(pieces.gathered_bytes() for pieces in columns)
-            return WORK_COPIES * gathered + WORK_ROW_BYTES * group.rows
-
-        def make_room(size: int) -> bool:
-            return budget.make_room(size) or budget.used_bytes + size <= budget.limit_bytes
-
-        taken = self._keys.take(group.origins, work_bytes, make_room)
+        taken, size = self._taken(group)
         keys = KeyGroup(
             names=names,
             pieces=taken.columns,
@@ -185,10 +174,28 @@ class KeyPhase:
         self._context.tasks.put(
             partial(make_key_chunks, keys),
             partial(self._append, output),
-            size=work_bytes(taken.columns),
+            size=size,
             pins=taken.pins,
         )
         self._context.order.append(taken.inputs, taken.origins, group.flags)
+
+    def _taken(self, group: OutputGroup) -> tuple[KeyPieces, int]:
+        """Takes the sort columns of a row group. Returns them, and the bytes that the work on them takes.
+
+        Other rows go to disk if there is no room for the work. If that is not enough, those to be taken go,
+        too, and come back some at a time.
+        """
+        budget = self._context.budget
+        keys = self._keys.borrow(group.origins)
+        size = _work_bytes(keys)
+        if not budget.make_room(size, is_urgent=True):
+            keys.pins.free()
+            del keys  # and with it their arrays
+            budget.make_room(size + size // WORK_COPIES)
+            keys = self._keys.borrow(group.origins)
+            size = _work_bytes(keys)
+        self._keys.drop(keys.counts)
+        return keys, size
 
     def _append(self, output: OutputFragment, made: KeyChunks) -> None:
         """Takes the chunks of a row group's keys, in output order."""
@@ -222,3 +229,8 @@ class KeyPhase:
 
     def close(self) -> None:
         self._waiting.free()
+
+
+def _work_bytes(keys: KeyPieces) -> int:
+    gathered = sum(pieces.gathered_bytes() for pieces in keys.columns)
+    return WORK_COPIES * gathered + WORK_ROW_BYTES * len(keys.origins)

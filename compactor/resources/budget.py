@@ -142,11 +142,12 @@ class MemoryBudget:
             self._finish()
         return self.has_room(size, reserve)
 
-    def make_room(self, size: int) -> bool:
-        """Waits and spills as `charge` does; returns whether `size` bytes then fit (`has_room`)."""
+    def make_room(self, size: int, *, is_urgent: bool = False) -> bool:
+        """Waits and spills as `charge` does; returns whether `size` bytes then fit (`has_room`; if urgent,
+        below the limit)."""
         if size <= self.soft_bytes:
             self._make_way(size)
-        return self.has_room(size)
+        return self.has_room(size) or (is_urgent and self.used_bytes + size <= self.limit_bytes)
 
     def _make_way(self, size: int) -> None:
         """Ends work begun ahead, and then spills, where `size` bytes do not fit below the soft limit."""

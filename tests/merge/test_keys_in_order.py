@@ -96,7 +96,11 @@ def test_rows_are_taken_in_order_and_stay_in_memory_until_they_are_unpinned(
         ahead = None
         if count < len(inputs):
             ahead = borrowed(waiting.sources, inputs[count:], Origins.of(inputs[:count], 3).counts)
-        part = waiting.keys.take(inputs[:count], lambda _: 100, lambda _: seed % 2 == 0)
+        part = waiting.keys.borrow(inputs[:count])
+        if seed % 2:
+            part.pins.free()
+            part = waiting.keys.borrow(inputs[:count])
+        waiting.keys.drop(part.counts)
         columns = [gather(pieces, part.origins).to_pylist() for pieces in part.columns]
         rows += zip(*columns, strict=True)
         if ahead is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from compactor.merge.inputs.decoded import DecodedRows
-from compactor.resources.merge_plan import WORK_COPIES
 from compactor.resources.reservation import Pins
 from lsm_fragment.arrays.sizes import cumulative_bits
 from lsm_fragment.gather.nested import positions_by_source
@@ -92,29 +91,14 @@ class WaitingKeys:
         known = [size for size in heaviest if size is not None]
         return len(known) == len(heaviest) and rows * max(known) <= limit_bytes
 
-    def take(
-        self,
-        inputs: U16,
-        work_bytes: Callable[[Sequence[Pieces]], int],
-        make_room: Callable[[int], bool],
-    ) -> KeyPieces:
-        """Takes the rows; they stay in memory until their pins are freed.
+    def borrow(self, inputs: U16) -> KeyPieces:
+        """Returns the first rows without taking them; until their pins are freed, they do not spill."""
+        return borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
 
-        work_bytes: returns what the work on the pieces takes. make_room: moves other rows to disk, and says
-        whether that gives so many bytes. If it does not, rows to be taken are moved, too, and read back some
-        at a time.
-        """
-        skips = np.zeros(len(self._sources), dtype=np.int64)
-        keys = borrowed(self._sources, inputs, skips)
-        size = work_bytes(keys.columns)
-        if not make_room(size):
-            keys.pins.free()
-            del keys  # and with it their arrays
-            make_room(size + size // WORK_COPIES)
-            keys = borrowed(self._sources, inputs, skips)
-        for number in np.flatnonzero(keys.counts).tolist():
-            self._sources[number].drop(int(keys.counts[number]))
-        return keys
+    def drop(self, counts: I64) -> None:
+        """Takes the first rows of each input; what is pinned of them stays in memory."""
+        for number in np.flatnonzero(counts).tolist():
+            self._sources[number].drop(int(counts[number]))
 
 
 def _places(inputs: U16, numbers: npt.NDArray[np.intp]) -> U16:
