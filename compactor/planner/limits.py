@@ -32,20 +32,18 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_fan_in: int
     """Limit on the sorted runs of one merge."""
     memory_limit_bytes: int
-    key_widths: Mapping[str, int | None] = {}
+    key_widths: Mapping[str, int | None]
     """From `compactor.planner.shape.key_widths`."""
 
     @classmethod
-    def of(
-        cls, settings: CompactionSettings, key_widths: Mapping[str, int | None] | None = None
-    ) -> Limits:
+    def of(cls, settings: CompactionSettings, key_widths: Mapping[str, int | None]) -> Limits:
         return cls(
             target_fragment_bytes=settings.target_fragment_bytes,
             target_row_group_bytes=settings.row_group_bytes,
             max_rows_per_row_group=settings.max_rows_per_row_group,
             max_fan_in=settings.max_fan_in,
             memory_limit_bytes=settings.memory_limit_bytes,
-            key_widths=key_widths or {},
+            key_widths=key_widths,
         )
 
     def fits(self, runs: Iterable[SortedRun]) -> bool:

@@ -40,10 +40,10 @@ def plan_trees(
     policy: Policy,
     settings: CompactionSettings,
     now_unix_ms: int,
-    key_widths: Mapping[str, int | None] | None = None,
+    widths: Mapping[str, int | None],
 ) -> CompactionPlan:
-    """Returns what is due in each of the trees, by priority over all of them."""
-    limits = Limits.of(settings, key_widths)
+    """Returns what is due in each of the trees, by priority over all of them. widths: from `key_widths`."""
+    limits = Limits.of(settings, widths)
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),

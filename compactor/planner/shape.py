@@ -25,12 +25,9 @@ def merge_shape(
 ) -> MergeShape:
     """Returns the shape of a merge of these fragments."""
     runs = sorted_runs([Item(entry, b"", b"") for entry in entries])
-    raw_bytes: dict[str, int] = {}
-    for entry in entries:
-        for name, column in entry.columns.items():
-            raw_bytes[name] = raw_bytes.get(name, 0) + column.raw
-    rows = sum(entry.rows for entry in entries)
-    keys = [column.column for column in metadata.sort]
+    rows = sum(run.rows for run in runs)
+    names = {name for run in runs for name in run.raw_bytes}
+    widths = key_widths(metadata)
     return MergeShape(
         inputs=len(entries),
         rows=rows,
@@ -38,25 +35,19 @@ def merge_shape(
         peak_chunk_bytes=max((entry.peak_chunk_bytes for entry in entries), default=0),
         run_chunk_bytes=sum(run.peak_chunk_bytes for run in runs),
         heaviest_column_bytes=sum(run.column_bytes for run in runs),
-        sort_columns=len(keys),
-        key_row_bytes=sum(
-            row_bytes(metadata.schema.field(name).type, raw_bytes.get(name, 0), rows)
-            for name in keys
-        ),
+        sort_columns=len(widths),
+        key_row_bytes=sum(_row_bytes(runs, widths)),
         key_groups=key_groups(
-            runs,
-            key_widths(metadata),
-            settings.row_group_bytes,
-            settings.max_rows_per_row_group,
+            runs, widths, settings.row_group_bytes, settings.max_rows_per_row_group
         ),
-        columns=len(raw_bytes),
+        columns=len(names),
         # Where rows are folded, the numbers of rows taken and written are kept.
         dropped_rows=sum(entry.deleted_rows for entry in entries)
         + (rows if metadata.rows.folds else 0),
         dropped_bytes=sum(run.deleted_bytes for run in runs),
         may_overshoot=any(
-            name not in keys and _is_variable(metadata.schema.field(name).type)
-            for name in raw_bytes
+            name not in widths and _is_variable(metadata.schema.field(name).type)
+            for name in names
             if name in metadata.schema.names
         ),
     )
@@ -103,12 +94,10 @@ def key_groups(
     """
     if not runs:
         return KeyGroups(0, 0, 0)
-    rows = max(1, sum(run.rows for run in runs))
-    of_row = [
-        -(-sum(_key_bytes(run, *column) for run in runs) // rows) for column in widths.items()
-    ]
+    of_row = _row_bytes(runs, widths)
     heaviest = max(1, *of_row, min(run.heaviest_row_bytes for run in runs))
-    written_rows = min(rows, max_rows_per_row_group, target_row_group_bytes // heaviest + 1)
+    most_rows = min(max_rows_per_row_group, target_row_group_bytes // heaviest + 1)
+    written_rows = min(sum(run.rows for run in runs), most_rows)
     row = sum(of_row)
     written = max(row, min(len(widths) * target_row_group_bytes, row * written_rows))
     read = max(
@@ -120,17 +109,19 @@ def key_groups(
     return KeyGroups(read, written, written_rows)
 
 
+def _row_bytes(runs: Sequence[SortedRun], widths: Mapping[str, int | None]) -> list[int]:
+    """Returns the mean decoded bytes of a value of each sort column."""
+    rows = max(1, sum(run.rows for run in runs))
+    return [-(-sum(_key_bytes(run, *column) for run in runs) // rows) for column in widths.items()]
+
+
 def _key_bytes(run: SortedRun, name: str, width: int | None) -> int:
-    """Returns the decoded bytes of a sort column of a run."""
-    if width is not None:
-        return width * run.rows
-    return run.raw_bytes.get(name, 0) + _OFFSET_BYTES * run.rows
+    return decoded_bytes(width, run.raw_bytes.get(name, 0), run.rows)
 
 
-def row_bytes(dtype: pa.DataType, raw_bytes: int, rows: int) -> int:
-    """Returns the mean decoded bytes of a value, given the raw bytes of its column in `rows` rows."""
-    width = fixed_width_bytes(storage_type(dtype))
-    return width if width is not None else -(-raw_bytes // max(1, rows)) + _OFFSET_BYTES
+def decoded_bytes(width: int | None, raw_bytes: int, rows: int) -> int:
+    """Returns the decoded bytes of a column. width: of a value; None where values differ."""
+    return raw_bytes + _OFFSET_BYTES * rows if width is None else width * rows
 
 
 def _is_variable(dtype: pa.DataType) -> bool:

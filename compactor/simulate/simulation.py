@@ -203,7 +203,7 @@ class Simulation:
         for window in sorted(self._changed, key=lambda window: -1 if window is None else window):
             tree = self.trees[window]
             self._plans[window] = plan_trees(
-                {window: tree}, self._policy, self._compaction, now_unix_ms=0
+                {window: tree}, self._policy, self._compaction, now_unix_ms=0, widths={}
             )
         self._changed.clear()
 

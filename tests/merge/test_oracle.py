@@ -20,7 +20,7 @@ from compactor.merge.groups import group_work
 from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.merge_pass import merge_fragments
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
-from compactor.planner.shape import row_bytes
+from compactor.planner.shape import decoded_bytes
 from compactor.resources.disk import LocalDisk
 from compactor.resources.merge_plan import KeyGroups, MemorySettings, MergeShape, plan_merge
 from compactor.resources.upload_memory import UploadMemory
@@ -28,7 +28,8 @@ from compactor.rows.flags import RowRule
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings
 from lsm_fragment.arrays import moves
-from lsm_fragment.arrays.types import value_type
+from lsm_fragment.arrays.buffers import fixed_width_bytes
+from lsm_fragment.arrays.types import storage_type, value_type
 from lsm_fragment.container.footer import ColumnBytes, FragmentSummary
 from lsm_fragment.container.reader import FragmentReader
 from lsm_fragment.container.writer import WriterOptions
@@ -82,6 +83,9 @@ def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) ->
             raw[name] = raw.get(name, 0) + column.raw
     rows = sum(summary.rows for summary in summaries)
 
+    def width_of(name: str) -> int | None:
+        return fixed_width_bytes(storage_type(schema.field(name).type))
+
     def key_group(summary: FragmentSummary) -> int:
         raw = (summary.columns.get(column.column, ColumnBytes(0, 0)).raw for column in sort)
         return (sum(raw) + 8 * summary.rows) // max(1, summary.row_groups)
@@ -96,7 +100,10 @@ def shape_of(fragments: Sequence[bytes], schema: pa.Schema, sort: SortSchema) ->
         heaviest_column_bytes=sum(s.peak_chunk_bytes * s.row_groups for s in summaries),
         sort_columns=len(sort),
         key_row_bytes=sum(
-            row_bytes(schema.field(column.column).type, raw.get(column.column, 0), rows)
+            -(
+                -decoded_bytes(width_of(column.column), raw.get(column.column, 0), rows)
+                // max(1, rows)
+            )
             for column in sort
         ),
         key_groups=KeyGroups(max(map(key_group, summaries), default=0), 0, 0),

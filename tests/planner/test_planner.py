@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from compactor.planner.debt import Pressure, compaction_debt, debt_of
 from compactor.planner.estimate import estimate
 from compactor.planner.limits import Limits
+from compactor.planner.shape import key_widths
 from compactor.planner.tree import forest, overlapping_pairs, sorted_runs
 from compactor.planner.tree_shape import shapes
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
@@ -79,7 +80,7 @@ def check_plan(table: ModelTable, plan) -> None:
     leased = {key for lease in table.snapshot.leases.values() for key in lease.inputs}
     assert not leased.intersection(taken)
     trees = forest(table.snapshot)
-    limits = Limits.of(table.settings)
+    limits = Limits.of(table.settings, key_widths(table.snapshot.table))
     for spec in plan.specs:
         assert len({entry.window for entry in spec.inputs}) == 1
         assert [e.age for e in spec.inputs] == sorted(e.age for e in spec.inputs)
