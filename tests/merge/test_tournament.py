@@ -75,6 +75,17 @@ def merged(tournament: Tournament, inputs: Inputs) -> list[MergedRows]:
                 raise AssertionError(stop)
 
 
+def check_sorted(parts: list[MergedRows], rows: list[list[Row]], *, by_prefix: bool) -> None:
+    """Checks the merge of sorted inputs, each row of which weighs as many bytes as the input's number."""
+    expected = sorted((row, number) for number, part in enumerate(rows) for row in part)
+    found = np.concatenate([part.inputs for part in parts]).tolist()
+    assert found == [number for _, number in expected]
+    assert np.concatenate([part.row_bytes for part in parts]).tolist() == found
+    groups = [row[:1] if by_prefix else row for row, _ in expected]
+    starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
+    assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
+
+
 STRINGS = st.text("ab\0\xff", max_size=20).map(str.encode)
 
 
@@ -90,13 +101,7 @@ def test_merging_is_sorting(rows: list[list[Row]], most: int, seed: int, by_pref
     inputs = Inputs(rows, TWO, random.Random(seed))
     group = KeyLayout([pa.binary()], ONE) if by_prefix else None
     parts = merged(Tournament(len(rows), most, 1 << 40, group), inputs)
-    expected = sorted((row, number) for number, part in enumerate(rows) for row in part)
-    found = np.concatenate([part.inputs for part in parts]).tolist()
-    assert found == [number for _, number in expected]
-    assert np.concatenate([part.row_bytes for part in parts]).tolist() == found
-    groups = [row[:1] if by_prefix else row for row, _ in expected]
-    starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
-    assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
+    check_sorted(parts, rows, by_prefix=by_prefix)
     assert all(len(part.inputs) <= most for part in parts)
 
 
@@ -114,12 +119,7 @@ def test_keys_may_have_more_in_common_than_a_code_can_say(*, by_prefix: bool) ->
     inputs = Inputs(rows, TWO, rng)
     group = KeyLayout([pa.binary()], ONE) if by_prefix else None
     parts = merged(Tournament(len(rows), 1000, 1 << 40, group), inputs)
-    expected = sorted((row, number) for number, part in enumerate(rows) for row in part)
-    found = np.concatenate([part.inputs for part in parts]).tolist()
-    assert found == [number for _, number in expected]
-    groups = [row[:1] if by_prefix else row for row, _ in expected]
-    starts = [not at or groups[at - 1] != group for at, group in enumerate(groups)]
-    assert np.concatenate([part.starts_group for part in parts]).tolist() == starts
+    check_sorted(parts, rows, by_prefix=by_prefix)
 
 
 def test_keys_fill_up_to_their_bytes() -> None:

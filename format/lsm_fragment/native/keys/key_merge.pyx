@@ -152,8 +152,13 @@ cdef inline uint64_t code_of(const Key* key, int64_t place) noexcept nogil:
     if place < 0:
         return SAME
     if unit >= FAR:
-        return <uint64_t>(FIRST - FAR) << 48
-    return <uint64_t>(FIRST - unit) << 48 | word_at(key, unit * UNIT) >> 16
+        return code_at(FAR, 0)
+    return code_at(unit, word_at(key, unit * UNIT))
+
+
+cdef inline uint64_t code_at(int64_t unit, uint64_t word) noexcept nogil:
+    """Returns the code of a key that first differs in a unit. word: the eight bytes of the key from there on."""
+    return <uint64_t>(FIRST - unit) << 48 | word >> 16
 
 
 cdef inline int64_t unit_of(uint64_t code) noexcept nogil:
@@ -180,8 +185,7 @@ cdef bint beats(const Cursor* cursors, int32_t a, int32_t b, uint64_t* code_a, u
     word_y = word_at(&y, place)
     if unit + 1 < FAR and word_x >> 16 != word_y >> 16:  # mostly: the difference is in the next unit
         is_first = word_x < word_y
-        word_x = word_y if is_first else word_x
-        (code_b if is_first else code_a)[0] = <uint64_t>(FIRST - unit - 1) << 48 | word_x >> 16
+        (code_b if is_first else code_a)[0] = code_at(unit + 1, word_y if is_first else word_x)
         return is_first
     place = difference(&x, &y, place)
     is_first = a < b if place < 0 else word_at(&x, place) < word_at(&y, place)

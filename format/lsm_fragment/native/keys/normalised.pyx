@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from lsm_fragment.native.keys.key_bytes cimport Key, difference, prefix_of, word_at
-from lsm_fragment.native.words cimport big_endian, reversed_bytes
+from lsm_fragment.native.words cimport reversed_bytes
 
 cdef enum:
     NOTHING = 0
@@ -532,7 +532,7 @@ cdef bint load_words(const Keys* keys, Item* items, int64_t count, int64_t place
     cdef Key key
     for row in range(count):
         key = key_of(keys, items[row].row)
-        items[row].word = big_endian(key.at + place, max(0, key.length - place))
+        items[row].word = word_at(&key, place)
         varies |= items[row].word ^ items[0].word
     return varies != 0
 
