@@ -189,9 +189,11 @@ class KeyPhase:
         keys = self._keys.borrow(group.origins)
         size = _work_bytes(keys)
         if not budget.make_room(size, is_urgent=True):
+            counts = keys.counts
             keys.pins.free()
             del keys  # and with it their arrays
             budget.make_room(size + size // WORK_COPIES)
+            self._keys.spill_apart(counts)
             keys = self._keys.borrow(group.origins)
             size = _work_bytes(keys)
         self._keys.drop(keys.counts)

@@ -178,14 +178,13 @@ def need_bytes(open_fragments: int, heaviest_chunk_bytes: int, keys: KeyGroups) 
     open_fragments: inputs and outputs. keys: the sort columns of a row group are in memory together.
     """
     parts = min(3 * PART_BYTES, 3 * heaviest_chunk_bytes + 2 * _MIB)
-    # While keys are read there are no parts, but what the limit gives to fetching and ordering.
-    read = _KEY_COPIES * keys.read_bytes
-    read += max(0, read // 4 - parts)
-    written = _COPIES * keys.written_bytes + WORK_ROW_BYTES * keys.written_rows
-    # With so many rows, all that the limit gives to ordering is taken.
-    written += max(0, written // _DIVISOR - _MIN_ORDER_BYTES)
-    copied = max(_COPIES * heaviest_chunk_bytes, read, written)
-    return copied + parts + _MIN_ORDER_BYTES + open_fragments * MIN_OPEN_BYTES
+    row_bytes = WORK_ROW_BYTES + _WAITING_GROUPS * WAITING_ROW_BYTES
+    written = _COPIES * keys.written_bytes + row_bytes * keys.written_rows
+    copied_keys = max(_KEY_COPIES * keys.read_bytes, written)
+    copied = max(_COPIES * heaviest_chunk_bytes, copied_keys)
+    # While keys are copied there are no parts, but what the limit gives to fetching and to ordering.
+    besides = max(parts + _MIN_ORDER_BYTES, 2 * copied_keys // (_DIVISOR - 2))
+    return copied + besides + open_fragments * MIN_OPEN_BYTES
 
 
 def decode_reserve_bytes(limit_bytes: int, need_bytes: int) -> int:

@@ -29,25 +29,33 @@ def need_of(store: MemoryStore, limit_bytes: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("columns", "width", "payload", "rows", "max_rows"),
+    ("inputs", "columns", "width", "payload", "rows", "max_rows"),
     [
-        (16, 0, 0, 40_000, 65_536),
-        (8, 20, 0, 30_000, 65_536),
-        (3, 0, 0, 40_000, 65_536),
-        (1, 3, 0, 60_000, 65_536),
-        (2, 10, 200, 10_000, 1_000),
-        (3, 60, 2_000, 4_000, 200),
-        (4, 500, 0, 4_000, 65_536),
+        (3, 16, 0, 0, 40_000, 65_536),
+        (3, 8, 20, 0, 30_000, 65_536),
+        (4, 8, 20, 0, 30_000, 65_536),
+        (12, 8, 20, 0, 10_000, 65_536),
+        (3, 3, 0, 0, 40_000, 65_536),
+        (3, 1, 3, 0, 60_000, 65_536),
+        (3, 2, 10, 200, 10_000, 1_000),
+        (3, 3, 60, 2_000, 4_000, 200),
+        (3, 4, 500, 0, 4_000, 65_536),
     ],
 )
 def test_a_merge_needs_no_more_than_the_planner_says_and_not_much_less(
-    columns: int, width: int, payload: int, rows: int, max_rows: int, tmp_path: Path
+    inputs: int,
+    columns: int,
+    width: int,
+    payload: int,
+    rows: int,
+    max_rows: int,
+    tmp_path: Path,
 ) -> None:
     """width: letters of a sort column; integers with 0. payload: letters of another column."""
     store, rng = MemoryStore(), np.random.default_rng(1)
     names = [f"k{number}" for number in range(columns)]
     tables = []
-    for _ in range(3):
+    for _ in range(inputs):
         numbers = [rng.integers(0, 1 << 40, rows) for _ in names]
         keys = [[f"{n:0{width}d}" for n in each] if width else each for each in numbers]
         data = dict(zip(names, keys, strict=True))
@@ -56,7 +64,7 @@ def test_a_merge_needs_no_more_than_the_planner_says_and_not_much_less(
         tables.append(pa.table(data))
     sort = sort_schema(",".join(names))
     ingest_tables(store, tables, tmp_path, sort=sort, max_rows=max_rows)
-    limits = range(16 * MIB, 256 * MIB, 4 * MIB)
+    limits = range(16 * MIB, 256 * MIB, MIB)
     limit = next(limit for limit in limits if need_of(store, limit) <= limit)
     compact_table(
         store, CompactionSettings(memory_limit_bytes=limit, threads=1), strategy=Strategy.FULL

@@ -270,6 +270,26 @@ class DecodedRows:
         self._parts = parts
         return freed
 
+    def spill_apart(self, rows: int) -> None:
+        """Moves all rows whose memory is not pinned to disk, small slices too, the first `rows` of them apart
+        from those behind, so that they come back without others."""
+        parts: deque[_InMemory | _OnDisk] = deque()
+        for index, part in enumerate(self._parts):
+            is_divided = 0 < rows < part.rows
+            held = self._in_memory(index) if is_divided else part
+            first, rows = max(0, min(rows, held.rows)), rows - held.rows
+            if isinstance(held, _InMemory) and not held.memory.is_pinned:
+                for start, count in ((0, first), (first, held.rows - first)):
+                    if count:
+                        at = held.position + start
+                        parts.extend(
+                            self._to_disk([array.slice(at, count) for array in held.arrays])
+                        )
+                held.memory.free()
+            else:
+                parts.append(held)
+        self._parts = parts
+
     def clear(self) -> None:
         """Drops all rows."""
         for part in self._parts:
