@@ -15,6 +15,7 @@ from pyarrow import types as pt
 
 from compactor.errors import ConfigError
 from compactor.pipelines.aggregate_calls import Call, parse_call
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.database import GIVEN, Database, Rows
 from compactor.pipelines.grouped_values import GroupedValues, GroupNumbers, Stream, parts
@@ -101,13 +102,13 @@ class Grouping:
         columns |= {name: argument(batch) for name, argument in self._arguments.items()}
         return pa.RecordBatch.from_pydict(columns)
 
-    def groups(self, database: Database, node: str, batches: Batches, batch_rows: int) -> Batches:
+    def groups(self, database: Database, node: str, batches: Batches, size: BatchSize) -> Batches:
         """Yields the groups of all rows, in any order: DuckDB cannot sort long keys in little memory.
 
         batches: results of `with_arguments`. Raises what `Database.query` raises, and `DataError`.
         """
         given = Rows(self._read_schema, self._all_read(batches))
-        for found in database.query(node, self._sql(), given, batch_rows):
+        for found in database.query(node, self._sql(), given, size):
             yield self._result(found)
 
     def put_values(self, batches: Batches, sorters: Sequence[Sorter]) -> Batches:
@@ -162,13 +163,17 @@ class Grouping:
     # --- groups in order ---
 
     def finished(
-        self, groups: Batches, sorted_values: Sequence[Batches], memory: Reservation
+        self,
+        groups: Batches,
+        sorted_values: Sequence[Batches],
+        memory: Reservation,
+        max_bytes: int,
     ) -> Batches:
         """Yields groups with the values of all functions. groups: in order. memory: for what is held
-        meanwhile. Raises `DataError`."""
+        meanwhile, `max_bytes` of values at a time unless a group has more. Raises `DataError`."""
         streams = [Stream(batches) for batches in sorted_values]
         for batch in groups:
-            for part in parts(batch, self.values):
+            for part in parts(batch, self.values, max_bytes):
                 columns = dict(zip(part.schema.names, part.columns, strict=True))
                 for values, stream in zip(self.values, streams, strict=True):
                     columns |= values.computed(stream, part, memory)

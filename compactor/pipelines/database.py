@@ -6,6 +6,7 @@ queries share one memory limit, and a scratch folder for what does not fit.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from msgspec import Struct
 from compactor.common.message import Message
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
 from compactor.errors import JobError
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.provenance import Batches
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
@@ -24,6 +26,7 @@ from compactor.resources.packages import Extra, required
 from compactor.resources.reservation import Reservation
 from compactor.resources.scratch import ScratchFolder
 from compactor.resources.stage import Buffer, MemoryStage
+from lsm_fragment.arrays.batches import no_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,6 +40,8 @@ _SHARE: Final = 2
 are being sorted."""
 _MIN_BYTES: Final = 64 << 20
 """Below this, DuckDB cannot group a few million rows, because it pins blocks of every part on disk."""
+_VECTOR_ROWS: Final = 2048
+"""DuckDB works on as many rows at a time."""
 _PREFIX: Final = "compactor-rows-"
 _SETTINGS: Final[dict[str, Any]] = {
     "threads": 1,
@@ -81,14 +86,14 @@ class Database:
         self.spills = 0
         """Number of queries that wrote to local disk."""
 
-    def query(self, node: str, sql: str, given: Rows, batch_rows: int) -> Batches:
-        """Yields the result of a query that reads `GIVEN`, in batches of at most `batch_rows`.
+    def query(self, node: str, sql: str, given: Rows, size: BatchSize) -> Batches:
+        """Yields the result of a query that reads `GIVEN`, in batches of about this size.
 
         node: the node that asks, for errors. Raises `JobError`, and whatever reading the rows raises.
         """
         query = self._begun(given)
         try:
-            yield from query.run(sql, batch_rows)
+            yield from query.run(sql, size)
         except self._failures as error:
             raise query.error or self._explained(node, error) from None
         finally:
@@ -172,8 +177,8 @@ class _Query:
         self.error: BaseException | None = None
         """What reading the rows has raised. DuckDB would pass on its text only."""
 
-    def run(self, sql: str, batch_rows: int) -> Batches:
-        self._rows = self._result(sql, batch_rows)
+    def run(self, sql: str, size: BatchSize) -> Batches:
+        self._rows = self._result(sql, size)
         return self._rows
 
     def close(self) -> None:
@@ -182,12 +187,21 @@ class _Query:
             self._rows.close()
             self._rows = None
 
-    def _result(self, sql: str, batch_rows: int) -> Generator[pa.RecordBatch]:
-        reader = pa.RecordBatchReader.from_batches(self._given.schema, self._read())
+    def _result(self, sql: str, size: BatchSize) -> Generator[pa.RecordBatch]:
+        given = self._read()
+        first = next(given, None)
+        if first is None:
+            first = no_rows(self._given.schema)
+        # DuckDB knows no limit of bytes for its results; mostly their rows are as heavy as those it reads.
+        rows = min(_VECTOR_ROWS, size.rows_of(first.nbytes / max(1, first.num_rows)))
+        reader = pa.RecordBatchReader.from_batches(
+            self._given.schema, itertools.chain([first], given)
+        )
+        del first
         with closing(self._connection.cursor()) as cursor, closing(reader):
             cursor.register(GIVEN, reader)
-            with closing(cursor.sql(sql).to_arrow_reader(batch_rows)) as result:
-                yield from result
+            with closing(cursor.sql(sql).to_arrow_reader(rows)) as result:
+                yield from size.joined(result)
 
     def _read(self) -> Batches:
         try:

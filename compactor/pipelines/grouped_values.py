@@ -43,12 +43,21 @@ class GroupedValues:
         self.order = tuple(map(SortColumn, [*names, *([_VALUE] if is_by_value else [])]))
         self.functions: dict[str, ValueRuns] = {}
         """By column of the result, where each group has its number of values."""
+        self._rows = self._bytes = 0
 
     def known(self, batch: pa.RecordBatch, keys: Sequence[pa.Array]) -> pa.RecordBatch:
         """Returns the rows to be sorted."""
         column = batch.column(self._column)
         rows = pa.RecordBatch.from_arrays([*keys, column], schema=self.schema)
-        return keep_rows(rows, column.is_valid()) if column.null_count else rows
+        rows = keep_rows(rows, column.is_valid()) if column.null_count else rows
+        self._rows += rows.num_rows
+        self._bytes += rows.column(_VALUE).nbytes
+        return rows
+
+    @property
+    def value_bytes(self) -> float:
+        """The average size of the values."""
+        return self._bytes / max(1, self._rows)
 
     def counts(self, groups: pa.RecordBatch) -> npt.NDArray[np.int64]:
         counts: npt.NDArray[np.int64] = groups.column(next(iter(self.functions))).to_numpy()
@@ -72,13 +81,15 @@ class GroupedValues:
         return {name: function.end() for name, function in self.functions.items()}
 
 
-def parts(groups: pa.RecordBatch, values: Sequence[GroupedValues]) -> Batches:
-    """Yields the groups, a bounded number of values at a time."""
+def parts(groups: pa.RecordBatch, values: Sequence[GroupedValues], max_bytes: int) -> Batches:
+    """Yields the groups, a bounded number of values at a time, of about `max_bytes`."""
+    value_bytes = max((each.value_bytes for each in values), default=0)
+    max_values = min(_MAX_VALUES, max_bytes / max(1, value_bytes))
     ends = np.cumsum(sum((each.counts(groups) for each in values), np.zeros(groups.num_rows)))
     start = 0
     while start < groups.num_rows:
         before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + _MAX_VALUES, "right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + max_values, "right")))
         yield groups.slice(start, stop - start)
         start = stop
 

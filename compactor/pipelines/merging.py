@@ -14,6 +14,7 @@ from compactor.errors import DataError
 from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
 from compactor.merge.order.key_merge import merge_rows
+from compactor.pipelines.batch_size import BatchSize
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.reservation import Pins, Reservation
@@ -33,7 +34,8 @@ _PIECE_BYTES: Final = 1 << 20
 _COPIES: Final = 2
 """Copies of a piece while it is reordered: concatenated, and in order."""
 _SLICE_BYTES: Final = 256 << 10
-_BATCH_BYTES: Final = 32 << 20
+_RESERVE_DIVISOR: Final = 2
+"""Rows that wait until they are merged leave one part in this many free: what takes them can't spill them."""
 
 
 class _InputRows:
@@ -140,12 +142,14 @@ class _KeyInput:
         self.name = name
         self._batches = batches
         self._keys = keys
+        self._row_bytes = 0
         self.keys = new_rows()
         self.rows = new_rows()
 
     def load_keys(self) -> LoadedGroup | None:
         for batch in self._batches:
             if batch.num_rows:
+                self._row_bytes = batch.nbytes // batch.num_rows
                 keys = [to_storage(batch.column(name)) for name in self._keys]
                 self.rows.push([to_storage(column) for column in batch.columns])
                 loaded = loaded_group(keys)
@@ -153,8 +157,9 @@ class _KeyInput:
                 return loaded
         return None
 
-    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - no row groups are written
-        return 0
+    def row_bytes(self, group_rows: int) -> int:  # noqa: ARG002 - the rows of a batch
+        """Returns the average bytes of a row of the batch that was loaded last, in all columns."""
+        return self._row_bytes
 
     def close(self) -> None:
         self.keys.clear()
@@ -165,7 +170,7 @@ def by_key(
     inputs: Sequence[tuple[str, Batches]],
     schema: pa.Schema,
     sort: SortSchema,
-    batch_rows: int,
+    batch_size: BatchSize,
     budget: MemoryBudget,
     disk: LocalDisk,
     pool: ThreadPool = ALONE,
@@ -176,15 +181,19 @@ def by_key(
     Raises `DataError` naming an input that is not sorted.
     """
     names = [column.column for column in sort]
+    # Smaller than batches, which would not go to disk otherwise.
+    slice_bytes = min(_SLICE_BYTES, batch_size.bytes // 4)
+    reserve = budget.limit_bytes // _RESERVE_DIVISOR
     sources = [
-        _KeyInput(name, batches, names, lambda: DecodedRows(budget, disk, _SLICE_BYTES))
+        _KeyInput(name, batches, names, lambda: DecodedRows(budget, disk, slice_bytes, reserve))
         for name, batches in inputs
     ]
     compare = KeyComparator(schema, sort)
     with closing(_Closers(sources)):
         try:
-            for window in merge_rows(sources, compare, sort, batch_rows, _BATCH_BYTES):
-                yield _gathered(sources, window.inputs, schema, pool)
+            for window in merge_rows(sources, compare, sort, *batch_size):
+                for rows in batch_size.divided(window.row_bytes):
+                    yield _gathered(sources, window.inputs[rows], schema, pool)
         except OrderError as error:
             raise DataError(f"{error}; sort it before, or merge in another mode") from error
 

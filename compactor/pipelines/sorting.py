@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
 from compactor.resources.budget import MemoryBudget
@@ -14,6 +16,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.sizes import cumulative_bytes
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
@@ -33,7 +36,7 @@ class Sorter:
         self,
         schema: pa.Schema,
         sort: SortSchema,
-        batch_rows: int,
+        batch_size: BatchSize,
         budget: MemoryBudget,
         stage: str,
         disk: LocalDisk,
@@ -46,7 +49,7 @@ class Sorter:
         self._divisor = _MERGE_DIVISOR * at_once
         self._schema = schema
         self._sort = sort
-        self._batch_rows = batch_rows
+        self._batch_size = batch_size
         self._budget = budget
         self._stage = stage
         self._disk = disk
@@ -87,11 +90,13 @@ class Sorter:
 
     def _merged(self, runs: Sequence[BatchBuffer]) -> Iterator[pa.RecordBatch]:
         inputs = [(f"run {n}", run.drain()) for n, run in enumerate(runs)]
+        size = self._batch_size
+        row_bytes = sum(run.bytes for run in runs) / max(1, sum(run.rows for run in runs))
         return by_key(
             inputs,
             self._schema,
             self._sort,
-            self._batch_rows,
+            size._replace(rows=size.rows_of(row_bytes)),  # they need not go to disk once more
             self._budget,
             self._disk,
             self._pool,
@@ -148,9 +153,11 @@ class Sorter:
         columns = self._pool.each(partial(_column_of, self._held), range(len(self._schema)))
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
         order = stable_order(sort_keys(keys, self._sort))
-        for start in range(0, len(order), self._batch_rows):
-            places = order[start : start + self._batch_rows]
-            taken = self._pool.each(partial(take, places=places), columns)
+        row_bytes = np.zeros(len(order), dtype=np.int64)
+        for column in columns:
+            row_bytes += np.diff(cumulative_bytes(column))
+        for rows in self._batch_size.divided(row_bytes[order]):
+            taken = self._pool.each(partial(take, places=order[rows]), columns)
             yield pa.RecordBatch.from_arrays(
                 [to_logical(a, f.type) for a, f in zip(taken, self._schema, strict=True)],
                 schema=self._schema,

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from compactor.common.clock import random_id
 from compactor.common.plain_values import plain_dict
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.binding import fitted
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.config import Aggregate, Combine, Merge, Output, Pipeline, Source
@@ -239,7 +240,7 @@ def distinct_rows(given: TaskInput, limit_bytes: int) -> int:
     rows = Rows(_ORIGIN, (batch for _, batch in given))
     sql = f"SELECT count(*) FROM (SELECT DISTINCT {columns} FROM {GIVEN})"
     with closing(LocalDisk()) as disk, closing(Database(budget, disk)) as database:
-        [found] = database.query("rows", sql, rows, 1)
+        [found] = database.query("rows", sql, rows, BatchSize(1, 1))
         return int(found.column(0)[0].as_py())
 
 

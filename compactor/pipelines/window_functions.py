@@ -13,6 +13,7 @@ from pyarrow import types as pt
 from sqlglot import expressions as exp
 
 from compactor.errors import ConfigError
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.config import MAX_WINDOW_ROWS
 from compactor.pipelines.expressions import computing
 from compactor.pipelines.segments import Frames
@@ -96,7 +97,7 @@ class WindowedColumns:
         self,
         batches: Iterable[pa.RecordBatch],
         partition_by: Sequence[str],
-        batch_rows: int,
+        batch_size: BatchSize,
         budget: MemoryBudget,
         stage: str,
     ) -> Iterator[pa.RecordBatch]:
@@ -111,7 +112,8 @@ class WindowedColumns:
             max([frame - 1, 1, *(call.rows_before for call in calls)]),
             max([0, *(call.rows_after for call in calls)]),
         )
-        for more in _blocks(batches, max(batch_rows, held.rows_around)):
+        # Blocks of at least the rows around one, so that each is read only a few times.
+        for more in batch_size.joined(batches, held.rows_around):
             with Reservation(budget, stage, _HELD_COPIES * (held.nbytes + more.nbytes)):
                 held.append(more)
                 yield from self._values(held, is_end=False)
@@ -267,19 +269,3 @@ class _Held:
             return np.arange(rows.num_rows) > 0
         keys = [to_storage(rows.column(name)) for name in self._partition_by]
         return same_as_previous(sort_keys(keys, tuple(map(SortColumn, self._partition_by))))
-
-
-def _blocks(batches: Iterable[pa.RecordBatch], min_rows: int) -> Iterator[pa.RecordBatch]:
-    """Joins batches to at least `min_rows` rows, so that each row is read only a few times, however wide the
-    frames."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            rows += batch.num_rows
-        if rows >= min_rows:
-            yield concat_rows(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield concat_rows(waiting)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from compactor.common.threads import started
 from compactor.errors import ConfigError
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.channel import Channel, Stopped, Unthreaded
 from compactor.pipelines.classify import (
@@ -123,19 +124,12 @@ class RunContext:
         return numbered(batch, self.numbers[name], row, groups)
 
     @property
-    def batch_rows(self) -> int:
-        """The most rows of a batch: fewer than `batch_size` where memory is short."""
-        return min(self.pipeline.batch_size, max(1, self._batch_bytes // _LIGHT_ROW_BYTES))
-
-    def rows_of(self, batch: pa.RecordBatch) -> int:
-        """Returns how many rows of a batch pass on together: fewer of heavy rows."""
-        fitting = int(batch.num_rows * self._batch_bytes // max(1, batch.nbytes))
-        return max(1, min(self.batch_rows, fitting))
-
-    @property
-    def _batch_bytes(self) -> int:
+    def batch_size(self) -> BatchSize:
+        """The size of a batch: fewer rows than the pipeline's `batch_size` where memory is short."""
         parts = max(_BATCHES_OF_LIMIT, _BATCHES_OF_NODE * len(self.nodes))
-        return self.pipeline.memory.limit // parts
+        size = self.pipeline.memory.limit // parts
+        rows = min(self.pipeline.batch_size, max(1, size // _LIGHT_ROW_BYTES))
+        return BatchSize(rows, size)
 
     @property
     def reading(self) -> Reading:
@@ -233,10 +227,10 @@ class RunContext:
 
     @contextmanager
     def sorter(
-        self, name: str, schema: pa.Schema, sort: SortSchema, batch_rows: int | None = None
+        self, name: str, schema: pa.Schema, sort: SortSchema, batch_size: BatchSize | None = None
     ) -> Iterator[Sorter]:
         """Provides a sorter to a node. The sorter spills before the node's buffers."""
-        with self.sorters(name, [(schema, sort)], batch_rows) as [sorter]:
+        with self.sorters(name, [(schema, sort)], batch_size) as [sorter]:
             yield sorter
 
     @contextmanager
@@ -244,17 +238,17 @@ class RunContext:
         self,
         name: str,
         sorts: Sequence[tuple[pa.Schema, SortSchema]],
-        batch_rows: int | None = None,
+        batch_size: BatchSize | None = None,
     ) -> Iterator[list[Sorter]]:
         """Provides sorters, of these schemas and orders, which may emit rows at the same time."""
         # Imported here, since many pipelines sort nothing.
         from compactor.pipelines.sorting import Sorter
 
-        rows = batch_rows or self.batch_rows
+        size = batch_size or self.batch_size
         with ExitStack() as stack:
             sorters = [
                 Sorter(
-                    *sort, rows, self.budget, name, self.disk, at_once=len(sorts), pool=self.pool
+                    *sort, size, self.budget, name, self.disk, at_once=len(sorts), pool=self.pool
                 )
                 for sort in sorts
             ]
@@ -329,7 +323,7 @@ class RunContext:
         return self._whole_batches(consumer, edge, chain([first], batches))
 
     def _whole_batches(self, consumer: str, edge: str, batches: Batches) -> Batches:
-        channel = self.channel(max(CHANNEL_RECORDS, self.batch_rows), consumer)
+        channel = self.channel(max(CHANNEL_RECORDS, self.batch_size.rows), consumer)
         return taken(self._read_by_thread(channel, consumer, edge, batches))
 
     def _rests_on_held(self, name: str) -> bool:

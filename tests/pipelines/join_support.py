@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.sorted_rows import Room, SortedRows
 from compactor.pipelines.sorting import Sorter
@@ -50,7 +51,9 @@ class Held:
     def sorted(
         self, table: pa.Table, keys: Sequence[str], sort: SortSchema, batch_rows: int
     ) -> SortedRows:
-        sorter = Sorter(table.schema, sort, batch_rows, self.budget, "join", self.disk)
+        sorter = Sorter(
+            table.schema, sort, BatchSize(batch_rows, 1 << 20), self.budget, "join", self.disk
+        )
         self.sorters.append(sorter)
         for batch in table.to_batches(max_chunksize=batch_rows):
             sorter.append(batch)

@@ -15,6 +15,7 @@ import pytest
 
 from compactor.errors import InputError
 from compactor.pipelines import database
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.database import DATABASE, Database, Rows, database_stage
 from compactor.pipelines.provenance import Batches
 from compactor.resources.budget import MemoryBudget
@@ -50,11 +51,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_query_takes_its_part_of_the_memory_while_it_is_open(folder: Path) -> None:
     with closing(database_of()) as held:
         budget = held._budget
-        found = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), 100)
+        found = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), BatchSize(100, MIB))
         assert budget.used_bytes == 0
         assert next(found).num_rows <= 100
         assert budget.held_bytes(DATABASE) == 128 * MIB
-        inner = held.query("n", SORTED, Rows(SCHEMA, numbers(10)), 100)
+        inner = held.query("n", SORTED, Rows(SCHEMA, numbers(10)), BatchSize(100, MIB))
         assert next(inner).num_rows == 10
         assert budget.held_bytes(DATABASE) == 128 * MIB
         inner.close()  # type: ignore[attr-defined]
@@ -68,7 +69,7 @@ def test_a_query_gets_its_part_of_the_memory_and_64_mib_at_least(
 ) -> None:
     sql = "SELECT current_setting('memory_limit') AS m FROM given"
     with closing(database_of(limit * MIB)) as held:
-        [row] = held.query("n", sql, Rows(SCHEMA, numbers(1)), 10)
+        [row] = held.query("n", sql, Rows(SCHEMA, numbers(1)), BatchSize(10, MIB))
         assert row["m"].to_pylist() == [f"{given}.0 MiB"]
 
 
@@ -80,11 +81,11 @@ def test_a_query_takes_what_other_stages_leave(folder: Path) -> None:
     )
     budget = MemoryBudget(StagePlan(limit, 0, stages))
     with closing(Database(budget, LocalDisk())) as held, Reservation(budget, "build", 70 * MIB):
-        found = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), 100)
+        found = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), BatchSize(100, MIB))
         assert next(found).num_rows and budget.held_bytes(DATABASE) == 10 * MIB
         with Reservation(budget, "build", 15 * MIB):
             found.close()  # type: ignore[attr-defined]
-            rest = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), 100)
+            rest = held.query("n", SORTED, Rows(SCHEMA, numbers(5000)), BatchSize(100, MIB))
             assert next(rest).num_rows and budget.held_bytes(DATABASE) == 0
 
 
@@ -94,7 +95,7 @@ def test_more_rows_than_memory_go_to_a_folder_that_ends_with_the_run(
     monkeypatch.setattr(database, "_MIN_BYTES", 24 * MIB)
     with closing(database_of(MIB)) as held:
         rows = 600_000
-        found = held.query("n", SORTED, Rows(SCHEMA, numbers(rows, 20_000)), 2048)
+        found = held.query("n", SORTED, Rows(SCHEMA, numbers(rows, 20_000)), BatchSize(2048, MIB))
         texts = [text for batch in found for text in batch["text"].to_pylist()]
         assert texts == sorted(texts) and len(texts) == rows
         assert held.spills == 1
@@ -112,7 +113,7 @@ def test_what_reading_the_rows_raises_comes_out_as_it_is(folder: Path) -> None:
     for sql in (SORTED, "SELECT * FROM given"):
         for after in (0, 400_000):
             with closing(database_of()) as held, pytest.raises(InputError) as raised:
-                list(held.query("n", sql, Rows(SCHEMA, failing(after)), 1000))
+                list(held.query("n", sql, Rows(SCHEMA, failing(after)), BatchSize(1000, MIB)))
             assert raised.value is problem
 
 
@@ -121,15 +122,19 @@ def test_too_little_memory_is_an_error_that_names_the_node(
 ) -> None:
     monkeypatch.setattr(database, "_MIN_BYTES", 4 * MIB)
     with closing(database_of(MIB)) as held, refuses(MemoryLimitError, "'sorted'"):
-        list(held.query("sorted", SORTED, Rows(SCHEMA, numbers(200_000)), 1000))
+        list(held.query("sorted", SORTED, Rows(SCHEMA, numbers(200_000)), BatchSize(1000, MIB)))
 
 
 def test_queries_that_nobody_reads_to_the_end_end_with_the_database(folder: Path) -> None:
     held = database_of()
-    outer = held.query("n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), 1000)
-    inner = held.query("n", SORTED, Rows(SCHEMA, outer), 1000)
+    outer = held.query(
+        "n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), BatchSize(1000, MIB)
+    )
+    inner = held.query("n", SORTED, Rows(SCHEMA, outer), BatchSize(1000, MIB))
     assert next(inner).num_rows == 1000
-    rest = held.query("n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), 1000)
+    rest = held.query(
+        "n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), BatchSize(1000, MIB)
+    )
     next(rest)
     held.close()
     held.close()
@@ -139,15 +144,16 @@ def test_queries_that_nobody_reads_to_the_end_end_with_the_database(folder: Path
 _ENDS = """
 import pyarrow as pa
 from tests.pipelines.test_database import SCHEMA, SORTED, database_of, numbers
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.database import Rows
 def failing():
     yield from numbers(5000)
     raise ValueError("bad")
 held = database_of()
-left = held.query("n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), 1000)
+left = held.query("n", "SELECT * FROM given", Rows(SCHEMA, numbers(400_000)), BatchSize(1000, 1 << 20))
 next(left)
 try:
-    list(held.query("n", SORTED, Rows(SCHEMA, failing()), 1000))
+    list(held.query("n", SORTED, Rows(SCHEMA, failing()), BatchSize(1000, 1 << 20)))
 except ValueError:
     held.close()
 """

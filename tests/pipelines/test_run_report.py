@@ -111,7 +111,9 @@ def test_batches_get_smaller_in_a_long_graph_so_that_they_fit_together() -> None
         }
         output = {"output": {"input": f"t{length - 1}", "path": "o.csv"}}
         nodes = {**sources("a"), **chain, "o": output}
-        return run_of(nodes, {"a": numbered("a", 1)}, memory={"limit": "1MiB"})._work.batch_rows
+        return run_of(
+            nodes, {"a": numbered("a", 1)}, memory={"limit": "1MiB"}
+        )._work.batch_size.rows
 
     assert batch_rows(1) == batch_rows(10) == (1 << 20) // 64 // 64
     assert batch_rows(62) == (1 << 20) // (4 * 64) // 64

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.pipelines.merging import by_key
 from compactor.pipelines.sorting import Sorter
@@ -45,7 +46,7 @@ def test_where_keys_tie_the_input_whose_turn_it_is_gives_a_whole_window() -> Non
                 [(str(i), iter(table.to_batches())) for i in range(inputs)],
                 table.schema,
                 parse_sort_schema("n"),
-                batch_rows,
+                BatchSize(batch_rows, MIB),
                 held.budget,
                 held.disk,
             )
@@ -60,7 +61,7 @@ def test_rows_that_are_on_their_way_out_are_held_once(monkeypatch: pytest.Monkey
     held = Held(64 * MIB)
     with closing(held):
         schema, sort = pa.schema([("n", pa.int64())]), parse_sort_schema("n")
-        sorter = Sorter(schema, sort, 1000, held.budget, "join", held.disk)
+        sorter = Sorter(schema, sort, BatchSize(1000, MIB), held.budget, "join", held.disk)
         held.sorters.append(sorter)
         given = pa.record_batch({"n": np.arange(60_000)[::-1]})
         there = weakref.ref(given)

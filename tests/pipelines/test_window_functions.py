@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import ConfigError, DataError
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.segments import Frames, accumulated
 from compactor.pipelines.window_functions import WindowedColumns
 from compactor.resources.budget import MemoryBudget
@@ -50,7 +51,9 @@ def windowed(
     batches = (made.with_arguments(b) for b in table.to_batches(max_chunksize=batch_rows))
     return [
         dict(zip(made.columns, values, strict=True))
-        for batch in made.over(batches, partition_by, batch_rows, budget_of(limit), "w")
+        for batch in made.over(
+            batches, partition_by, BatchSize(batch_rows, MIB), budget_of(limit), "w"
+        )
         for values in zip(*(c(batch).to_pylist() for c in made.columns.values()), strict=True)
     ]
 

@@ -73,10 +73,10 @@ def rows(work: RunContext, name: str, node: Aggregate) -> Batches:
     row = 0
     with work.sorters(name, sorts) as [sorter, *sorters], Reservation(work.budget, name) as memory:
         batches = grouping.put_values(batches, sorters)
-        for found in grouping.groups(work.database, name, batches, work.batch_rows):
+        for found in grouping.groups(work.database, name, batches, work.batch_size):
             sorter.append(found)
         values = [each.sorted() for each in sorters]
-        for done in grouping.finished(sorter.sorted(), values, memory):
+        for done in grouping.finished(sorter.sorted(), values, memory, work.batch_size.bytes):
             yield work.made(name, _shown(done, windows), row)
             row += done.num_rows
 

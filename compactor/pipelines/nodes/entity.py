@@ -58,9 +58,8 @@ def rows(work: RunContext, name: str, node: Merge) -> Batches:
         with upstream.kept_apart(name):
             merged = merged_batches(node.entity, inputs, charge=charge)
         for batch in merged:
-            whole = fitted(batch, schema)
-            for start in range(0, whole.num_rows, work.batch_rows):
-                piece = work.made(name, whole.slice(start, work.batch_rows), row)
+            for some in work.batch_size.slices(fitted(batch, schema)):
+                piece = work.made(name, some, row)
                 row += piece.num_rows
                 yield piece
 

@@ -56,7 +56,7 @@ def _sorted(work: RunContext, name: str, node: Merge) -> Batches:
     sort = sort_schema(node.sort_by, schema, f"node {name!r}")
     inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
     return by_key(
-        inputs, work.full(schema), sort, work.batch_rows, work.budget, work.disk, work.pool
+        inputs, work.full(schema), sort, work.batch_size, work.budget, work.disk, work.pool
     )
 
 

@@ -157,7 +157,7 @@ class Writing:
             f"HAVING count(*) > {limit} ORDER BY {column}"
         )
         given = Rows(pa.schema([(GROUP, pa.string())]), groups())
-        for found in work.database.query(self.name, sql, given, work.batch_rows):
+        for found in work.database.query(self.name, sql, given, work.batch_size):
             for group in found.column(0).to_pylist():
                 work.dead_letters.fail_group(
                     group, f"group {group!r} has more than max_group_buffer ({limit:,}) records"

@@ -125,7 +125,7 @@ class _Sides:
         sorter = Sorter(
             schema,
             order,
-            work.batch_rows,
+            work.batch_size,
             work.budget,
             self._name,
             work.disk,

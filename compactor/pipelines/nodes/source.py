@@ -406,9 +406,7 @@ def _numbered(work: RunContext, name: str, reader: SourceReader) -> Batches:
             yield boundary_batch(boundary, full)
             continue
         whole = _decoded(given, reader.schema, schema)
-        size = work.rows_of(whole)
-        for start in range(0, whole.num_rows, size):
-            piece = whole.slice(start, size)
+        for piece in work.batch_size.slices(whole):
             numbers = integer_array(places.of(row, piece.num_rows))
             row += piece.num_rows
             work.report.records_read[name] = row + places.left_out

@@ -55,8 +55,10 @@ def bound(node: Transform, window: Window, given: pa.Schema, what: str) -> pa.Sc
 def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batches:
     """Yields rows by partition, then in order; ties keep their input order."""
     made = WindowedTransformer(node, window, work.schemas[node.input], f"node {name!r}")
-    count = node.batch_size or work.batch_rows
-    with work.sorter(name, work.full(made.held_schema), made.order, count) as sorter:
+    size = work.batch_size
+    if node.batch_size is not None:
+        size = size._replace(rows=node.batch_size)
+    with work.sorter(name, work.full(made.held_schema), made.order, size) as sorter:
         for batch in work.rows(node.input):
             for kept in work.dead_letters.made(made.kept, batch, name):
                 sorter.append(kept)
@@ -65,6 +67,6 @@ def rows(work: RunContext, name: str, node: Transform, window: Window) -> Batche
             for ordered in sorter.sorted()
             for batch in work.dead_letters.made(made.columns.with_arguments, ordered, name)
         )
-        for block in made.columns.over(ready, made.partition_by, count, work.budget, name):
-            for start in range(0, block.num_rows, count):
-                yield from work.dead_letters.made(made.result, block.slice(start, count), name)
+        for block in made.columns.over(ready, made.partition_by, size, work.budget, name):
+            for piece in size.slices(block):
+                yield from work.dead_letters.made(made.result, piece, name)

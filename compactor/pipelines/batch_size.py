@@ -1,0 +1,57 @@
+"""How large batches may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lsm_fragment.arrays.batches import concat_rows
+from lsm_fragment.arrays.sizes import running_totals
+
+
+class BatchSize(NamedTuple):
+    """The most rows and bytes of a batch. A single row may be heavier."""
+
+    rows: int
+    bytes: int
+
+    def rows_of(self, row_bytes: float) -> int:
+        """Returns the most rows of this average size in a batch."""
+        return max(1, min(self.rows, int(self.bytes / max(1.0, row_bytes))))
+
+    def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yields even slices of a batch, as if its rows were of one size."""
+        rows = self.rows_of(batch.nbytes / max(1, batch.num_rows))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+    def joined(
+        self, batches: Iterable[pa.RecordBatch], min_rows: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Joins consecutive batches until they have the rows or the bytes of one, and `min_rows`."""
+        waiting: list[pa.RecordBatch] = []
+        rows = held_bytes = 0
+        for batch in batches:
+            if batch.num_rows:
+                waiting.append(batch)
+                rows += batch.num_rows
+                held_bytes += batch.nbytes
+            if rows >= min_rows and (rows >= self.rows or held_bytes >= self.bytes):
+                yield concat_rows(waiting)
+                waiting, rows, held_bytes = [], 0, 0
+        if waiting:
+            yield concat_rows(waiting)
+
+    def divided(self, row_bytes: npt.NDArray[np.int64]) -> Iterator[slice]:
+        """Yields the rows of each batch, consecutively. row_bytes: of each row. Shape (rows,)."""
+        totals = running_totals(row_bytes)
+        start, rows = 0, len(row_bytes)
+        while start < rows:
+            fitting = int(np.searchsorted(totals, totals[start] + self.bytes, side="right")) - 1
+            stop = min(max(start + 1, fitting), start + self.rows, rows)
+            yield slice(start, stop)
+            start = stop
