@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.plain_text import plain_text
+from compactor.files.plain_text import joined, plain_text, text_scalar
 from compactor.files.problems import PROBLEMS
 from compactor.files.text_values import from_wire
 from lsm_fragment import compute as pc
@@ -20,7 +20,16 @@ _ISO: Final = (
     r"^(?:[0-9]{4}|[-+][0-9]{4,12})-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
-_OF_NANOSECONDS: Final = r"\.[0-9]{7}"
+_FRACTION: Final = r"^[^.]*(?:\.([0-9]*?)0*(?:Z|[-+].*)?)?$"
+
+
+class Moments(NamedTuple):
+    """Instants, null where a text is none, in two parts that have room for all of them."""
+
+    seconds: pa.Array
+    """Timestamps in UTC."""
+    fractions: pa.Array
+    """The digits behind the point, without zeros at the end."""
 
 
 def without_units(array: pa.Array) -> pa.Array:
@@ -43,22 +52,22 @@ def without_units(array: pa.Array) -> pa.Array:
     return _shortest(plain_text(array))
 
 
-def instants(strings: pa.Array) -> pa.Array:
-    """Reads ISO 8601 texts as instants: in UTC, as their shortest texts; null for all other texts.
-
-    A time without a zone is in UTC, and a date is its midnight.
-    """
+def moments_of(strings: pa.Array) -> Moments:
+    """Reads ISO 8601 texts as instants. A time without a zone is in UTC, and a date is its midnight."""
     strings = pc.utf8_trim_whitespace(strings)
-    strings = _where(pc.match_substring_regex(strings, _ISO), strings)
-    is_fine = pc.match_substring_regex(strings, _OF_NANOSECONDS)
-    return pc.coalesce(
-        _read(_where(pc.invert(is_fine), strings), "us"), _read(_where(is_fine, strings), "ns")
-    )
+    strings = pc.ascii_upper(_where(pc.match_substring_regex(strings, _ISO), strings))
+    whole = pc.replace_substring_regex(strings, r"\.[0-9]+", "")
+    convert = partial(from_wire, dtype=pa.timestamp("s", "UTC"))
+    seconds = null_where_failing(whole, convert, PROBLEMS)
+    fractions = pc.replace_substring_regex(strings, _FRACTION, r"\1")
+    return Moments(seconds, _where(seconds.is_valid(), fractions))
 
 
-def _read(strings: pa.Array, unit: str) -> pa.Array:
-    convert = partial(from_wire, dtype=pa.timestamp(unit, "UTC"))
-    return _shortest(plain_text(null_where_failing(strings, convert, PROBLEMS)))
+def instants(strings: pa.Array) -> pa.Array:
+    """Reads texts as `moments_of` does, and returns their shortest texts in UTC; null for all others."""
+    seconds, fractions = moments_of(strings)
+    whole = pc.utf8_slice_codeunits(plain_text(seconds), 0, -1)
+    return _shortest(joined(whole, text_scalar("."), fractions, text_scalar("Z")))
 
 
 def _where(mask: pa.Array, strings: pa.Array) -> pa.Array:
