@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.entities.moments import instants
+from compactor.entities.moments import moments_of
 from compactor.entities.texts import (
     I64,
     TEXT,
@@ -23,6 +26,8 @@ from lsm_fragment import compute as pc
 
 _BLANK: Final = r'^"(\s|\\[tnrf])*"$'
 _NUMBER: Final = "^-?[0-9]"
+_END_OF_EXACT_DOUBLES: Final = float(1 << 53)
+"""The first integer that another one is rounded to."""
 _BELOW_ALL: Final = 1 << 62
 """More than any score: text of white space comes after all else, in the order of its own scores."""
 
@@ -146,21 +151,37 @@ def _ranks(column: pa.Array) -> I64:
 def _ranks_of_distinct(texts: pa.Array) -> I64:
     if not len(texts):
         return np.zeros(0, np.int64)
-    none = pa.scalar(None, TEXT)
-    strings = pa.array(is_string(texts))
-    inner = unquoted(pc.if_else(strings, texts, none))
-    # Without their Z, texts of instants are in the order of time.
-    moments = pc.replace_substring_regex(instants(inner), "Z$", "")
-    is_number = pc.match_substring_regex(texts, _NUMBER)
-    numbers = pc.fill_null(pc.if_else(is_number, texts, none).cast(pa.float64()), 0.0)
-    kinds = np.asarray(strings) + 2 * np.asarray(is_number) + 2 * np.asarray(moments.is_valid())
-    words = pc.fill_null(pc.coalesce(moments, inner), "")
-    table = pa.table({"kind": kinds.astype(np.int64), "number": numbers, "word": words})
+    strings = is_string(texts)
+    inner = unquoted(pc.if_else(pa.array(strings), texts, pa.scalar(None, TEXT)))
+    seconds, fractions = moments_of(inner)
+    is_number = np.asarray(pc.match_substring_regex(texts, _NUMBER))
+    kinds = strings + 2 * is_number.astype(np.int64) + 2 * np.asarray(seconds.is_valid())
+    numbers = np.array(pc.fill_null(seconds.cast(pa.int64()), 0))
+    numbers[is_number] = _places(texts.filter(pa.array(is_number)))
+    words = pc.fill_null(pc.coalesce(fractions, inner), "")
+    table = pa.table({"kind": kinds, "number": numbers, "word": words})
     order = np.asarray(pc.sort_indices(table, [(name, "ascending") for name in table.schema.names]))
     differs = np.zeros(len(texts), np.bool_)
-    for array in (pa.array(kinds.astype(np.int64)), numbers, words):
+    for array in (pa.array(kinds), pa.array(numbers), words):
         there = array.take(pa.array(order))
         differs[1:] |= np.asarray(pc.not_equal(there.slice(1), there.slice(0, len(there) - 1)))
     ranks = np.empty(len(texts), np.int64)
     ranks[order] = np.cumsum(differs)
     return np.where(kinds == 0, -1, ranks)
+
+
+def _places(numbers: pa.Array) -> I64:
+    """Returns the place of each number in their order, the same for equal ones. Shape (numbers,)."""
+    places: I64 = np.unique(_exact(numbers), return_inverse=True)[1]
+    return places
+
+
+def _exact(numbers: pa.Array) -> npt.NDArray[Any]:
+    """Returns values that compare as the numbers do. Shape (numbers,)."""
+    with suppress(pa.ArrowInvalid):
+        return np.asarray(numbers.cast(pa.int64()))
+    doubles = np.asarray(numbers.cast(pa.float64()))
+    if (np.abs(doubles) < _END_OF_EXACT_DOUBLES).all():
+        return doubles
+    # Python compares integers of any length with doubles exactly, but slowly.
+    return np.array(json.loads(f"[{','.join(numbers.to_pylist())}]"), object)

@@ -289,7 +289,7 @@ def rank_of(entity: Entity, how: Any) -> tuple[Any, ...]:
         if isinstance(value, str):
             return (1, 0.0, value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return (2, float(value), "")
+            return (2, value, "")
         return (0, 0.0, "")
 
     given = entity.get(how["newest"])

@@ -80,3 +80,37 @@ def test_a_column_of_empty_lists_makes_no_entity_newer(tmp_path: Path) -> None:
     chosen = spec("A a", equality=[["eq", "a.k", "a.k"]], survivors={"name": {"newest": "at"}})
     run(chosen, store, tmp_path)
     assert [entity["name"] for entity in rows(store)] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        (9007199254740992, 9007199254740993),
+        (-(10**30) - 1, -(10**30)),
+        (9007199254740992.0, 9007199254740993),
+        (9007199254740992, 2.0**60),
+        (0.5, 1),
+        ("-0045-03-15", "-0044-03-15"),
+        ("-0044-03-15", "0000-01-01"),
+        ("9999-12-31", "+10000-01-01"),
+        ("+99999-01-01", "+100000-01-01"),
+        ("2026-01-01T00:00:00.5Z", "2026-01-01T00:00:00.51Z"),
+        ("2026-01-02", "9999-12-31T23:59:59.9999999Z"),
+        ("9999-12-31T23:59:59.9999998Z", "9999-12-31T23:59:59.9999999Z"),
+        ("2026-01-02 some day", "0001-01-01"),
+    ],
+)
+def test_the_newest_is_by_exact_numbers_and_in_the_order_of_time(
+    older: Any, newer: Any, tmp_path: Path
+) -> None:
+    pairs: list[Entity] = [
+        {"_id": "1", "k": 1, "name": "older", "at": older},
+        {"_id": "2", "k": 1, "name": "newer", "at": newer},
+        {"_id": "3", "k": 2, "name": "newer", "at": newer},
+        {"_id": "4", "k": 2, "name": "older", "at": older},
+    ]
+    write(tmp_path, {"A": pairs})
+    store = MemoryStore()
+    chosen = spec("A a", equality=[["eq", "a.k", "a.k"]], survivors={"name": {"newest": "at"}})
+    run(chosen, store, tmp_path)
+    assert [entity["name"] for entity in rows(store)] == ["newer", "newer"]
