@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from compactor.common.counts import counted
 from compactor.entities.functions import FUNCTIONS, fits_of, text_of
-from compactor.entities.texts import I64, TEXT, canonical, elements, is_null, members
+from compactor.entities.texts import I64, TEXT, canonical, elements, is_blank, is_null, members
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
 
@@ -32,8 +32,6 @@ MAX_COMBINATIONS: Final = 1_000_000
 """Maximum results of `concat` and `and` per entity."""
 _OF_SEVERAL: Final = ("and", "concat", "except", "if", "literal", "matches")
 """Functions of several expressions, of none, or of a condition."""
-_BLANK: Final = r'^"(?:[\s\pZ\x{feff}\x{200b}]|\\[bfnrt]|\\u00[01][0-9a-f])*"$'
-"""JSON strings without a character that shows."""
 
 
 class ExpressionError(ValueError):
@@ -256,7 +254,7 @@ def _filled(expression: Expression, given: _Rows) -> Values:
     values = _values(expression, given)
     if given.keeps_blanks:
         return values
-    kept = values.kept(pc.invert(pc.match_substring_regex(values.texts, _BLANK)))
+    kept = values.kept(~is_blank(values.texts))
     return kept._replace(dropped=values.dropped + len(values.rows) - len(kept.rows))
 
 

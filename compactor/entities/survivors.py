@@ -17,6 +17,7 @@ from compactor.entities.texts import (
     I64,
     TEXT,
     elements,
+    is_blank,
     is_null,
     is_string,
     list_texts,
@@ -24,12 +25,11 @@ from compactor.entities.texts import (
 )
 from lsm_fragment import compute as pc
 
-_BLANK: Final = r'^"(\s|\\[tnrf])*"$'
 _NUMBER: Final = "^-?[0-9]"
 _END_OF_EXACT_DOUBLES: Final = float(1 << 53)
 """The first integer that another one is rounded to."""
 _BELOW_ALL: Final = 1 << 62
-"""More than any score: text of white space comes after all else, in the order of its own scores."""
+"""More than any score: a blank text comes after all else, in the order of its own scores."""
 
 
 class Choice(StrEnum):
@@ -79,8 +79,7 @@ def survived(
         scores = np.zeros(len(items), np.int64) if by is None else _ranks(by)[members]
     else:
         scores = _SCORES[survivor.choice](items, owner[members])
-    is_blank = np.asarray(pc.match_substring_regex(items, _BLANK))
-    scores = np.where(is_blank, scores - _BELOW_ALL, scores)
+    scores = np.where(is_blank(items), scores - _BELOW_ALL, scores)
     return _best(items, owner[members], scores, clusters)
 
 

@@ -32,6 +32,8 @@ TEXT: Final = pa.large_string()
 # Texts that are certainly canonical. All others are decoded and re-encoded.
 _CANONICAL: Final = r'^(?:"[^"\\\x00-\x1f]*"|-?[1-9][0-9]{0,17}|0|true|false|null)$'
 _NULL: Final = "null"
+_BLANK: Final = r'^"(?:[\s\pZ\x{feff}\x{200b}]|\\[bfnrt]|\\u00[01][0-9a-f])*"$'
+"""JSON strings without a character that shows."""
 _PART_TEXTS: Final = 65_536
 _PART_BYTES: Final = 8 << 20
 """Target size of texts decoded at a time, at least one."""
@@ -134,6 +136,11 @@ def quoted(strings: pa.Array) -> pa.Array:
 
 def is_string(texts: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(pc.starts_with(texts, '"'), False))
+
+
+def is_blank(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    """Returns which texts are strings without a character that shows. No text may be missing."""
+    return np.asarray(pc.match_substring_regex(texts, _BLANK))
 
 
 def unquoted(texts: pa.Array) -> pa.Array:
