@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 from compactor.errors import ConfigError
 from compactor.settings.mistakes import Place, all_mistakes, shown_place, with_others
 
-_MAX_LEVELS: Final = 50
 _MAX_VALUES: Final = 100_000
 """Refuse documents with more values; each use of an alias (`*name`) counts its values again."""
 _LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[\]}])', re.DOTALL)
@@ -74,8 +73,6 @@ class Document:
         document = cls(name, {}, {} if tree is None else dict(_lines(tree, set())))
         if not isinstance(value, dict):
             raise document.fail((), "this is not a mapping of names to values")
-        if (twice := _first_twice(tree)) is not None:
-            raise ConfigError(f"{name}, line {twice[1]}: {twice[0]!r} comes twice: leave one out")
         for key in value:
             if not isinstance(key, str):
                 raise document.fail((), f"{key!r} stands where a name should; put it in quotes")
@@ -126,8 +123,12 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
     try:
         loader = _Loader(text)
         tree = loader.get_single_node()
+        if tree is None:
+            return None, None
         _check_size(tree, name)
-        return tree, None if tree is None else loader.construct_document(tree)
+        # Before keys that `<<` merges are among those of a mapping, which may override them.
+        _check_twice(tree, name)
+        return tree, loader.construct_document(tree)
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         cause = str(error).splitlines()[0]
         raise ConfigError(f"{name}: not YAML: {cause}") from None
@@ -152,7 +153,7 @@ def _check_length(text: str, name: str) -> None:
         )
 
 
-def _check_size(tree: yaml.Node | None, name: str) -> None:
+def _check_size(tree: yaml.Node, name: str) -> None:
     """Raises `ConfigError` if aliases expand the document to too many values."""
     sizes: dict[int, int] = {}
 
@@ -160,12 +161,7 @@ def _check_size(tree: yaml.Node | None, name: str) -> None:
         if (known := sizes.get(id(node))) is not None:
             return known
         sizes[id(node)] = _MAX_VALUES + 1  # a node that contains itself never ends
-        inside: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            inside = [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            inside = node.value
-        sizes[id(node)] = size = 1 + sum(map(size_of, inside))
+        sizes[id(node)] = size = 1 + sum(map(size_of, _inside(node)))
         if size > _MAX_VALUES:
             line = node.start_mark.line + 1
             raise ConfigError(
@@ -174,8 +170,30 @@ def _check_size(tree: yaml.Node | None, name: str) -> None:
             )
         return size
 
-    if tree is not None:
-        size_of(tree)
+    size_of(tree)
+
+
+def _check_twice(node: yaml.Node, name: str) -> None:
+    """Raises `ConfigError` for the first key that a mapping has twice."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    raise ConfigError(
+                        f"{name}, line {line}: {key.value!r} comes twice: leave one out"
+                    )
+                seen.add(key.value)
+    for part in _inside(node):
+        _check_twice(part, name)
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    """Returns the keys and values of a mapping, or the elements of a list."""
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def _json(text: str, name: str) -> Any:
@@ -203,16 +221,3 @@ def _lines(node: yaml.Node, seen: set[int], place: Place = ()) -> Iterator[tuple
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
             yield from _lines(value, seen, (*place, index))
-
-
-def _first_twice(node: yaml.Node | None, depth: int = 0) -> tuple[str, int] | None:
-    if isinstance(node, yaml.MappingNode) and depth < _MAX_LEVELS:
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    return key.value, key.start_mark.line + 1
-                seen.add(key.value)
-            if (found := _first_twice(value, depth + 1)) is not None:
-                return found
-    return None
