@@ -65,7 +65,7 @@ _NOT_POPULATED: Final = 7
 
 
 def _retention_seconds(given: str) -> float:
-    return math.inf if given == "forever" else duration_seconds(given)
+    return math.inf if given == "forever" else duration_seconds(given, min_seconds=1)
 
 
 @click.command("entity-merge", epilog=_EPILOG)

@@ -37,10 +37,10 @@ class ReadSettings(Settings):
     )
 
 
-def duration_seconds(text: str) -> float:
+def duration_seconds(text: str, min_seconds: int = 0) -> float:
     """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0` as a type of click's options."""
     try:
-        return units.duration_seconds(text)
+        return units.duration_seconds(text, min_seconds)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 

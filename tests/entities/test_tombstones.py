@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from compactor.cli.main import run as command
 from compactor.read.scan import scan
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import Entity, by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
+from tests.support.wording import says
 
 DAY_SECONDS = 86_400
 CHOSEN = spec("A a", equality=[["eq", "a.k", "a.k"]], version=2)
@@ -140,3 +142,16 @@ def test_rows_say_when_they_were_replaced_and_no_others_do(days: Days) -> None:
     }
     assert before <= found.pop(OLD).timestamp() * 1_000 <= after
     assert set(found.values()) == {None}
+
+
+@pytest.mark.parametrize("retention", ["0s", "0.5s"])
+def test_a_retention_of_less_than_a_second_is_refused_before_anything_is_read(
+    retention: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "t"
+    call = ["entity-merge", str(tmp_path / "none.yaml"), "--output", str(table)]
+    assert command([*call, "--tombstone-retention", retention]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "--tombstone-retention" in line
+    says(line)
+    assert not table.exists()
