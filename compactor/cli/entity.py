@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor.cli.display import status
-from compactor.cli.entity_links import asked_of, check_links, print_explanation, write_links
+from compactor.cli.entity_links import asked_of, check_only_explains, print_explanation, write_links
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import duration_seconds, size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
@@ -136,12 +136,24 @@ def entity_merge_command(
     The exit code is 7 if nothing was done, because the merge waits for datasets that its spec requires.
     """
     asked = asked_of(explained, other)
-    reads_only = dry_run or bool(asked)
-    _check_options(table, lines, since, dry_run=reads_only, as_json=as_json)
+    if asked:
+        check_only_explains(
+            {
+                "--edges": edges,
+                "--ndjson": lines,
+                "--since": since,
+                "--full": full,
+                "--dry-run": dry_run,
+                "--allow-changes": allow_changes,
+                "--tombstone-retention": tombstone_retention_seconds,
+            }
+        )
+    elif table is None and not dry_run:
+        raise UsageError("--output: name the table to write, or give --dry-run")
+    _check_files(lines, since, edges, dry_run=dry_run, as_json=as_json)
     on_spark = is_on_spark(master, staging, shuffle_partitions)
     if on_spark and dry_run and lines is not None:
         raise UsageError("--ndjson: leave out --dry-run or --master")
-    check_links(edges, asked)
     loaded = load_spec(spec)
     for warning in loaded.warnings:
         warn(f"{spec}: {warning}")
@@ -241,11 +253,10 @@ class _OnSpark:
         return self._merge.explain(asked, start_spark(self._master), self._options)
 
 
-def _check_options(
-    table: str | None, lines: str | None, since: int | None, *, dry_run: bool, as_json: bool
+def _check_files(
+    lines: str | None, since: int | None, edges: str | None, *, dry_run: bool, as_json: bool
 ) -> None:
-    if table is None and not dry_run:
-        raise UsageError("--output: name the table to write, or give --dry-run")
+    """Raises `UsageError` for files that can't be written, and options that don't go with them."""
     if since is not None and (lines is None or dry_run):
         raise UsageError("--since: goes with --ndjson, and not with --dry-run")
     if lines == "-" and as_json:
@@ -255,6 +266,8 @@ def _check_options(
         if kind is None or kind.format is not FileFormat.NDJSON:
             raise UsageError(f"--ndjson: {lines}: name a file that ends in .ndjson, or -")
         check_sink_path(lines)
+    if edges is not None:
+        check_sink_path(edges)
 
 
 def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:

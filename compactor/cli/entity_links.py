@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
@@ -10,7 +10,7 @@ from compactor.cli.output import echo_json, echo_line
 from compactor.entities.explain import Explanation
 from compactor.entities.links import LINKS
 from compactor.errors import UsageError
-from compactor.files.write import check_sink_path, open_table_sink
+from compactor.files.write import open_table_sink
 
 
 def asked_of(explained: str | None, other: str | None) -> tuple[str, ...]:
@@ -20,12 +20,11 @@ def asked_of(explained: str | None, other: str | None) -> tuple[str, ...]:
     return tuple(each for each in (explained, other) if each is not None)
 
 
-def check_links(edges: str | None, asked: tuple[str, ...]) -> None:
-    """Raises `UsageError` for options that `--edges` does not go with."""
-    if edges is not None:
-        if asked:
-            raise UsageError("--edges: leave it out with --explain, which writes nothing")
-        check_sink_path(edges)
+def check_only_explains(given: Mapping[str, object]) -> None:
+    """Raises `UsageError` for options of runs. given: their values, None and false for those not given."""
+    for option, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(f"{option}: leave it out with --explain, which writes nothing")
 
 
 def write_links(path: str, batches: Iterable[pa.RecordBatch]) -> None:
