@@ -124,7 +124,10 @@ class Roster:
                 )
             elif member.entry != entry:
                 member.entry, member.due_ms = entry, {}
-                member.is_to_look = member.has_new_rules = True
+                member.has_new_rules = True
+                # A folder of a pattern that was no table is looked at when its log has news.
+                if member.version or not entry.is_pattern:
+                    member.is_to_look = True
         for url, member in self._members.items():
             if now_found.is_known(url):
                 member.has_left = url not in places

@@ -18,7 +18,7 @@ from compactor.fleet.state import State
 from compactor.fleet.times import Window, is_within
 from compactor.stores.base import Folder, ObjectInfo
 from compactor.table.commit_log import CommitLog
-from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Time
+from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, TableStore, Time
 
 EAGER = (("level0_trigger_runs", 2),)
 ALL = Entry(at="memory://lake/*", properties=EAGER)
@@ -154,6 +154,20 @@ def test_folders_without_a_log_are_no_tables(folder: MemoryFolder) -> None:
     fleet.run(300)
     assert fleet.heard.events == []
     assert [state.state for state in fleet.fleet.states()] == [State.NEW]
+
+
+def test_new_rules_make_no_table_of_a_folder_without_a_log(folder: MemoryFolder) -> None:
+    fill(folder, "a")
+    folder.tables["no table"] = TableStore(f"{folder.url}/no table", folder.clock)
+    source = Settled(Entry(at=ALL.at))
+    fleet = MemoryFleet(folder, source)
+    fleet.run(30)
+    before = {state.table: state.state for state in fleet.fleet.states()}
+    source.change(ALL)
+    fleet.run(30)
+    assert folder.fragments("a") == 1
+    assert {state.table: state.state for state in fleet.fleet.states()} == before
+    assert before["memory://lake/no table"] == State.NEW
 
 
 def test_tables_at_rest_are_asked_less_and_less_often(folder: MemoryFolder) -> None:
