@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from compactor.fleet.config import Entry, FleetConfig, load_fleet
 from compactor.fleet.finding import Pattern, found, has_table, patterns_of
 from compactor.fleet.member import Member
 from compactor.fleet.times import is_within
-from compactor.lakes.open import check_apart
+from compactor.lakes.open import overlap
 from compactor.settings.paths import identity
 from compactor.settings.properties import properties_text
 from compactor.table.commit_log import CommitLog
@@ -44,8 +44,8 @@ class CheckedTable(Struct, frozen=True, kw_only=True):
 def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None:
     """Reads the file and the tables, writes nothing to them, and prints what it found.
 
-    Raises `ConfigError` for the file, also for copies that would overlap their table, and `JobError` if
-    tables can't be read.
+    Raises `ConfigError` for the file, also for copies that would overlap a table or each other, and
+    `JobError` if tables can't be read.
     """
     config = load_fleet(path)
     now = (clock or SystemClock()).now_unix_ms()
@@ -65,9 +65,7 @@ def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None
         ]
         for entry in config.entries
     }
-    for member in members:
-        if member.version or not member.entry.is_pattern:
-            _check_copies(config, member)
+    _check_copies(config, [m for m in members if m.version or not m.entry.is_pattern])
     if as_json:
         _print_json(config, checked, now)
     else:
@@ -107,14 +105,53 @@ def _checked(member: Member, now: int, zone: ZoneInfo) -> CheckedTable | None:
     )
 
 
-def _check_copies(config: FleetConfig, member: Member) -> None:
-    """Raises `ConfigError` if a table and its copies would be in each other."""
-    if (rules := member.entry.publish) is None:
-        return
-    try:
-        check_apart(member.url, address_of(rules.of_table(member.place.name).to))
-    except UsageError as error:
-        raise config.mistake_in(config.entries.index(member.entry), error) from None
+class _Claim(NamedTuple):
+    """A folder that a table has, or its copy."""
+
+    address: str
+    member: Member
+    is_copy: bool
+
+
+def _check_copies(config: FleetConfig, members: Sequence[Member]) -> None:
+    """Raises `ConfigError` if a copy and a table, or two copies, would be in each other."""
+    claims = [claim for member in members for claim in _claims(member)]
+    at: dict[str, list[_Claim]] = {}
+    for claim in claims:
+        at.setdefault(claim.address, []).append(claim)
+
+    def number(claim: _Claim) -> int:
+        return config.entries.index(claim.member.entry)
+
+    for claim in claims:
+        for above in (a for folder in _and_above(claim.address) for a in at.get(folder, ())):
+            if above is claim or not (above.is_copy or claim.is_copy):
+                continue
+            # The copy of the later entry is the one to move.
+            other, copy = sorted((claim, above), key=lambda each: (each.is_copy, number(each)))
+            raise config.mistake_in(number(copy), _overlap(copy, other))
+
+
+def _claims(member: Member) -> Iterator[_Claim]:
+    yield _Claim(member.url.rstrip("/"), member, is_copy=False)
+    if (rules := member.entry.publish) is not None:
+        to = address_of(rules.of_table(member.place.name).to)
+        yield _Claim(to.rstrip("/"), member, is_copy=True)
+
+
+def _and_above(address: str) -> Iterator[str]:
+    """Yields an address and the folders above it."""
+    while address:
+        yield address
+        address = address.rpartition("/")[0]
+
+
+def _overlap(copy: _Claim, other: _Claim) -> UsageError:
+    if not other.is_copy:
+        return overlap(other.address, copy.address)
+    return UsageError(
+        f"{copy.address}: overlaps the copy of {other.member.url}: name a folder of its own"
+    )
 
 
 def _none_text(pattern: Pattern, checked: dict[str, list[CheckedTable]]) -> str:

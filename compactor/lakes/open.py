@@ -60,7 +60,12 @@ def check_apart(table: str, destination: str) -> None:
     """Raises `UsageError` if one address is in the other. Both as their stores say them."""
     ours, theirs = f"{table.rstrip('/')}/", f"{destination.rstrip('/')}/"
     if ours.startswith(theirs) or theirs.startswith(ours):
-        raise UsageError(
-            f"{destination}: overlaps the table at {table}, so that a vacuum of one would remove files of "
-            "the other: name a folder of its own"
-        )
+        raise overlap(table, destination)
+
+
+def overlap(table: str, destination: str) -> UsageError:
+    """Returns the error of a destination that is in a table, or has it inside."""
+    return UsageError(
+        f"{destination}: overlaps the table at {table}, so that a vacuum of one would remove files of "
+        "the other: name a folder of its own"
+    )

@@ -94,6 +94,27 @@ def test_a_dry_run_refuses_copies_in_or_over_their_table(
     assert ": overlaps the table at " in cli.err
 
 
+@pytest.mark.parametrize(
+    ("to", "other_to", "cause"),
+    [
+        ("copy", "copy", "overlaps the copy of {lake}/a: "),
+        ("copy", "copy/{table}", "overlaps the copy of {lake}/a: "),
+        ("copy/a/b", "copy/a", "overlaps the copy of {lake}/a: "),
+        ("copy", "lake/a/copy", "overlaps the table at {lake}/a, "),
+        ("copy", "lake", "overlaps the table at {lake}/a, "),
+    ],
+)
+def test_a_dry_run_refuses_copies_in_each_other_or_in_other_tables(
+    cli: Cli, file: Path, to: str, other_to: str, cause: str
+) -> None:
+    entries = [("lake/a", to), ("lake/b", other_to)]
+    lines = [f"  - at: {at}\n    publish: {{to: '{to}', as: parquet}}\n" for at, to in entries]
+    file.write_text("".join(["tables:\n", *lines]))
+    cli.fails(2, "watch", "--config", file, "--dry-run")
+    assert "fleet.yaml, line 4: tables[1]: " in cli.err
+    assert cause.format(lake=file.parent / "lake") in cli.err
+
+
 def test_a_dry_run_takes_copies_beside_the_tables_that_a_pattern_matches(
     cli: Cli, file: Path
 ) -> None:
