@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,7 +17,7 @@ from compactor.fleet.times import Window
 from compactor.lakes.lake import LakeKind, check_names, parse_levels
 from compactor.settings.compaction import OF_WRITERS, CompactionSettings, Policy
 from compactor.settings.document import Document
-from compactor.settings.fields import Duration, Seconds, parsed
+from compactor.settings.fields import Duration, Seconds
 from compactor.settings.mistakes import Place, instead_of
 from compactor.settings.paths import from_folder
 from compactor.settings.properties import Properties, changed, tuned
@@ -24,6 +25,8 @@ from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.user_files import WILDCARDS
 
 _TABLE: Final = "{table}"
+_LAST_SLASHES: Final = re.compile("(?<=[^:/])/+$")
+"""Not those of / and s3://, which are no end of a name."""
 _MODELS: Final = (Policy, CompactionSettings, VacuumSettings)
 _NAMES: Final = tuple(
     name
@@ -46,7 +49,8 @@ def _level(given: Any) -> Any:
     return parse_levels(str(given))
 
 
-def _zone(name: str) -> ZoneInfo:
+def _zone(given: Any) -> ZoneInfo:
+    name = str(given)
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -104,7 +108,7 @@ class _Rules(_Model):
     share: float = Field(default=1.0, ge=0.01, le=1000)
     longest_wait: Duration = 900.0
     quiet: Windows = ()
-    settings: Mapping[str, bool | int | float | str] = Field(default_factory=dict)
+    settings: Mapping[str, Any] = Field(default_factory=dict)
     vacuum: VacuumRules | None = None
     retention: RetentionRules = RetentionRules()
     publish: PublishRules | None = None
@@ -120,7 +124,7 @@ class _File(_Model):
     slowest_poll: Seconds = 60.0
     find_every: Seconds = 60.0
     report_every: Seconds = 60.0
-    zone: Annotated[ZoneInfo, parsed(_zone)] = ZoneInfo("UTC")
+    zone: Annotated[ZoneInfo, BeforeValidator(_zone)] = ZoneInfo("UTC")
     defaults: _Rules = _Rules()
     tables: tuple[_Entry, ...] = Field(min_length=1)
 
@@ -242,7 +246,7 @@ def _entry(
 
     at = from_folder(given.at, folder)
     entry = Entry(
-        at=at.rstrip("/"),
+        at=_LAST_SLASHES.sub("", at),
         folder_length=len(at) - len(given.at),
         but_not=given.but_not,
         priority=rule("priority"),
@@ -286,9 +290,11 @@ def _properties(
 ) -> Properties:
     """Returns the settings of an entry over those of `defaults`, checked against each other."""
     place = (*place, "settings")
-    for name in given.settings:
+    for name, value in given.settings.items():
         if name not in _NAMES:
             raise document.fail_at((*place, name), f"no setting of a fleet; {_instead_of(name)}")
+        if value is None:
+            raise document.fail_at((*place, name), "nothing is given: write a value")
     try:
         return changed(defaults, given.settings)
     except ConfigError as error:

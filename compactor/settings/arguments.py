@@ -120,7 +120,9 @@ def _validated(name: str, value: object, adapter: TypeAdapter[Any], annotation: 
         return adapter.validate_python(plain)
     except ValidationError as error:
         problems = error.errors(include_url=False)
-    if len(problems) > 1 and all(problem["input"] is plain for problem in problems):  # of a union
+    is_of_whole = all(problem["input"] is plain for problem in problems)
+    if is_of_whole and (len(problems) > 1 or problems[0]["type"] == "model_type"):
+        # No type of a union fits, or an object of our own is asked for.
         raise UsageError(f"{name}: expected {annotation}, got {shown(value)}")
     place = ".".join([name, *map(str, problems[0]["loc"])])
     raise UsageError(f"{place}: {cause(problems[0])}")

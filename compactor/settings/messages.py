@@ -13,6 +13,7 @@ _SHAPES: Final = {
     "tuple_type": "list",
     "list_type": "list",
     "dict_type": "mapping of names to values",
+    "model_type": "mapping of names to values",
 }
 """What a setting has to be, in words of YAML."""
 

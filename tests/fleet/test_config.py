@@ -91,6 +91,44 @@ def test_a_mistake_is_refused_by_line_and_key(old: str, new: str, place: str) ->
         parse_fleet(GOOD.replace(old, new), "fleet.yaml")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "level0_trigger_runs: 8",
+            "memory_limit_bytes: [1]",
+            "settings: memory_limit_bytes: ",
+        ),
+        (
+            "level0_trigger_runs: 8",
+            "memory_limit_bytes: ",
+            "settings.memory_limit_bytes: nothing is given",
+        ),
+        ("    vacuum:\n", "    vacuum: true\n", "vacuum: True is no mapping"),
+        ("    vacuum:\n", "    retention:\n", "retention: nothing is given: write a mapping"),
+        ("zone: Europe/Berlin", "zone: 3", "zone: '3' is no time zone; write UTC"),
+    ],
+)
+def test_a_mistake_is_told_in_words_of_the_file(old: str, new: str, told: str) -> None:
+    with refuses(ConfigError, told) as caught:
+        parse_fleet(GOOD.replace(old, new), "fleet.yaml")
+    assert "Rules" not in str(caught.value)
+
+
+def test_defaults_without_keys_are_refused() -> None:
+    with refuses(ConfigError, "line 1: defaults: nothing is given: write a mapping"):
+        parse_fleet("defaults:\ntables:\n  - at: a\n", "fleet.yaml")
+
+
+@pytest.mark.parametrize(
+    ("at", "known"),
+    [("/", "/"), ("s3://", "s3://"), ("s3://lake//", "s3://lake"), ("logs/*/", "logs/*")],
+)
+def test_slashes_at_the_end_of_a_name_do_not_count(at: str, known: str) -> None:
+    [entry] = parse_fleet(f"tables:\n  - at: {at}\n", "fleet.yaml").entries
+    assert entry.at == known
+
+
 def test_an_address_with_a_key_is_not_repeated_when_it_comes_twice() -> None:
     entry = "  - at: s3://KEY:SECRET@lake/logs\n"
     with refuses(ConfigError, "tables[0]") as caught:
