@@ -113,15 +113,15 @@ def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) 
     """
     places = {dataset.name: place for place, dataset in enumerate(before)}
     if len(now) < len(before):
-        raise _refused(url, f"dataset {before[len(now)].name!r} is gone")
+        raise _refused(url, f"{before[len(now)].name!r} of the last run is gone")
     for place, new in enumerate(now):
         if places.get(new.name, place) != place:
             old = repr(before[place].name) if place < len(before) else "none"
-            raise _refused(url, f"{new.name!r} stands where {old} was")
+            raise _refused(url, f"{new.name!r} stands where {old} was in the last run")
 
 
 def _refused(url: str, what: str) -> UsageError:
     return UsageError(
-        f"datasets: {what} when {url} was written; the ids there go by the order of the datasets: add new "
+        f"datasets: {what}; the ids in {url} go by the order of the datasets: keep that order and add new "
         "ones at the end, or run with --full, which writes every entity anew"
     )
