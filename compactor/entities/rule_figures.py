@@ -140,10 +140,9 @@ def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
     for rule in rules:
         sides = (rule.left, rule.right)
         start = f"rule {rule.text} matches nothing: "
-        empty = [side for side in sides if not side.values + side.dropped]
+        empty = {side.expression: None for side in sides if not side.values + side.dropped}
         if empty:
-            names = " and ".join(side.expression for side in empty)
-            yield f"{start}no entity has {names}; correct the name, or leave the rule out"
+            yield f"{start}no entity has {' and '.join(empty)}; correct the name, or leave the rule out"
         elif not rule.matches and rule.put_aside.values:
             yield (
                 f"{start}all values that both sides have are put aside; correct the values, or raise "
