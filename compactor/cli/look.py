@@ -32,7 +32,7 @@ from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import ObjectNotFoundError, TableNotFoundError, UsageError
 from compactor.planner.debt import Pressure, debt_of
 from compactor.planner.tree import forest, overlapping_pairs
-from compactor.read.fragment_columns import open_fragment
+from compactor.read.fragment_columns import open_logged_fragment
 from compactor.read.read_reports import StoredTemplates
 from compactor.read.stored_templates import stored_templates
 from compactor.read.wanted import scan_schema, stored_schema
@@ -139,8 +139,7 @@ def _templates(found: FragmentReader | tuple[CommitLog, Snapshot], column: str) 
     log, snapshot = found
     [name] = stored_schema(snapshot.table, scan_schema(snapshot.table, [column])).names
     readers = [
-        open_fragment(log.store, entry.key, entry.size_bytes)
-        for entry in evenly(snapshot.by_age(), _MAX_CHUNKS)
+        open_logged_fragment(log.store, entry) for entry in evenly(snapshot.by_age(), _MAX_CHUNKS)
     ]
     return stored_templates(column, name, readers, max_chunks=_MAX_CHUNKS, shown=_SHOWN)
 
@@ -172,7 +171,7 @@ def _fragment_of(
     entry = snapshot.fragments.get(key_of(snapshot.fragments, name))
     if entry is None:
         raise UsageError(f"{store.url}: {name!r} is no fragment of version {snapshot.version}")
-    return open_fragment(store, entry.key, entry.size_bytes)
+    return open_logged_fragment(store, entry)
 
 
 def _table_json(log: CommitLog, snapshot: Snapshot, backlog: Backlog | None) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import DataError
+from compactor.errors import DamagedInputError, DataError
 from compactor.read.templated_column import TemplatedColumn
 from compactor.stores.base import Store
 from compactor.stores.local import is_on_local_disk
+from compactor.table.damage import check_is_logged
+from compactor.table.entry import FragmentEntry
 from compactor.table.stored_object import StoredObject
 from lsm_fragment.arrays.cast import read_as
 from lsm_fragment.arrays.moves import keep
@@ -29,8 +31,18 @@ _ROW_BYTES: Final = 8
 """Minimum memory per row: the footer has no bytes for columns whose values are all null."""
 
 
+def open_logged_fragment(store: Store, entry: FragmentEntry) -> FragmentReader:
+    """Opens a fragment of a table for random access.
+
+    Raises what `open_fragment` raises, and `DamagedInputError` for another one than the log describes.
+    """
+    reader = open_fragment(store, entry.key, entry.size_bytes)
+    check_is_logged(reader.name, reader.footer, entry, DamagedInputError)
+    return reader
+
+
 def open_fragment(store: Store, key: str, size_bytes: int) -> FragmentReader:
-    """Opens one fragment for random access.
+    """Opens an object that is a fragment for random access.
 
     Raises `FormatError`, `FragmentMissingError`, `OvertakenError`.
     """

@@ -15,7 +15,7 @@ from compactor.predicate.tree import Predicate, columns_of
 from compactor.read.fragment_columns import (
     Column,
     held_bytes,
-    open_fragment,
+    open_logged_fragment,
     read_columns,
     rows_of,
 )
@@ -82,7 +82,7 @@ class RowGroupReader:
 
         Raises `FormatError`, `ObjectNotFoundError`, `OvertakenError`.
         """
-        self._reader = open_fragment(store, entry.key, entry.size_bytes)
+        self._reader = open_logged_fragment(store, entry)
         self._deleted = read_deletion(store, entry)
         if other is not None:
             self._deleted = not_only_in(self._deleted, read_deletion(store, other), entry.rows)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from compactor.common.sampling import evenly
 from compactor.errors import CompactorError, message_of
-from compactor.read.fragment_columns import open_fragment
+from compactor.read.fragment_columns import open_logged_fragment
 from compactor.report.data import ColumnRow, Columns
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
@@ -56,7 +56,7 @@ def columns_of(store: Store, snapshot: Snapshot, max_footers: int, advance: Adva
 
 def _footer(store: Store, entry: FragmentEntry) -> FooterReader | Exception:
     try:
-        return open_fragment(store, entry.key, entry.size_bytes).footer
+        return open_logged_fragment(store, entry).footer
     except (FormatError, CompactorError) as error:
         return error
 

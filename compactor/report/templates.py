@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from compactor.errors import CompactorError
-from compactor.read.fragment_columns import open_fragment
+from compactor.read.fragment_columns import open_logged_fragment
 from compactor.read.read_reports import StoredTemplates
 from compactor.read.stored_templates import stored_templates
 from compactor.report.data import Columns
@@ -37,7 +37,7 @@ def templates_of(
     largest = sorted(snapshot.fragments.all(), key=lambda entry: (-entry.size_bytes, entry.key))
     for entry in largest[:max_chunks]:
         try:
-            readers.append(open_fragment(store, entry.key, entry.size_bytes))
+            readers.append(open_logged_fragment(store, entry))
         except (FormatError, CompactorError) as error:
             notes.append(f"The templates of {entry.key} could not be read: {error}")
     for row in stored_so[:_MAX_COLUMNS]:

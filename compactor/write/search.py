@@ -20,7 +20,7 @@ from compactor.errors import CommitConflictError
 from compactor.predicate.holding import holding
 from compactor.predicate.prune import may_match
 from compactor.predicate.tree import Predicate, columns_of
-from compactor.read.fragment_columns import held_bytes, open_fragment, read_columns
+from compactor.read.fragment_columns import held_bytes, open_logged_fragment, read_columns
 from compactor.read.limits import AHEAD_BYTES
 from compactor.read.pruning import (
     SkipIndexes,
@@ -164,7 +164,7 @@ class Search:
         skips = unless_ruled_out(self.store, entry, table, self._where)
         if skips is None:
             return iter([_Seen(entry, False, None)])
-        reader = open_fragment(self.store, entry.key, entry.size_bytes)
+        reader = open_logged_fragment(self.store, entry)
         before = read_deletion(self.store, entry)
         needed = columns_of(self._where)
         firsts = accumulate((group.rows for group in reader.footer.row_groups), initial=0)

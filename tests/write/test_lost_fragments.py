@@ -10,12 +10,15 @@ import pytest
 
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
 from compactor.errors import (
+    DamagedInputError,
     FragmentMissingError,
     JobError,
     OvertakenError,
     PermissionDeniedError,
     UsageError,
 )
+from compactor.read.read_reports import ScanReport
+from compactor.read.scan_tasks import read_parts, tasks_of
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Operation, Quarantine
@@ -328,3 +331,26 @@ def test_a_compaction_of_what_is_given_up_meanwhile_is_void(store: MemoryStore) 
     Table(log, log.refresh()).compact(policy=FULL)
     assert whole.keys() - store.objects.keys() == {keys[1]}
     assert keys_in(open_table(store)) == [*range(10), *range(20, 30)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_fragment_replaced_by_another_of_its_size_is_no_fragment_of_the_log(
+    store: MemoryStore, reader: str
+) -> None:
+    """It is intact by its own checksums, so a reader that believed it would tell another fragment's rows."""
+    table, (_, replaced, other) = filled(store)
+    sizes = {entry["size_bytes"] for entry in table.fragments().to_pylist()[1:]}
+    assert len(sizes) == 1, "the fragments differ in size, which tells them apart anyway"
+    store.objects[replaced] = store.objects[other]
+    with refuses(DamagedInputError, replaced, "its footer says 10 rows", "the table's log") as told:
+        READERS[reader](table)
+    assert told.value.exit_code == 3
+
+
+def test_a_spark_task_tells_that_a_fragment_is_not_that_of_the_log(store: MemoryStore) -> None:
+    table, (_, replaced, other) = filled(store)
+    store.objects[replaced] = store.objects[other]
+    snapshot = table._snapshot
+    [parts] = tasks_of(snapshot, None, 1 << 30, ScanReport())
+    with refuses(DamagedInputError, replaced):
+        list(read_parts(store, snapshot.table, parts, ["k"], None, ScanReport()))

@@ -20,6 +20,7 @@ from compactor.resources.merge_stages import DECODE
 from compactor.resources.near_source import NearSource
 from compactor.resources.reservation import Reservation
 from compactor.resources.stopwatch import Stopwatch
+from compactor.table.damage import check_is_logged
 from lsm_fragment.blocks.layout import BlockHeader
 from lsm_fragment.container.footer import ChunkStats
 from lsm_fragment.container.stream_reader import AHEAD_BYTES, FragmentStream, TakeColumn
@@ -124,12 +125,7 @@ class MergeInput:
             copied.take_row_hashes(directory)
             footer = directory.head
         self._memory.free()
-        if (footer.rows, footer.row_hash) != (self.fragment.rows, self.fragment.row_hash):
-            raise InputMismatchError(
-                f"{self.name}: its footer says {footer.rows} rows of hash {footer.row_hash:016x}, the "
-                f"table's log {self.fragment.rows} rows of hash {self.fragment.row_hash:016x}",
-                name=self.name,
-            )
+        check_is_logged(self.name, footer, self.fragment, InputMismatchError)
         return self._open.conversion.written_end(footer.rows, footer.row_hash)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from compactor.errors import InputError
-from compactor.read.fragment_columns import open_fragment
+from compactor.read.fragment_columns import open_logged_fragment
 from compactor.stores.base import Store
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -93,7 +93,7 @@ class FittingCheck:
             } - self._fitting
             if not unknown:
                 continue
-            reader = open_fragment(self._store, entry.key, entry.size_bytes)
+            reader = open_logged_fragment(self._store, entry)
             for _, name, wanted in sorted(unknown, key=str):
                 field = reader.footer.field(name)
                 if field is None:
