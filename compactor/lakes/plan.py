@@ -29,13 +29,22 @@ class Rewrite(Struct, frozen=True):
     adds: Sequence[Piece]
 
 
-def difference(files: Iterable[LakeFile], pieces: Iterable[Piece]) -> Difference:
-    """Compares files by their pieces. If two files hold one piece, both go and it comes again."""
+def difference(
+    files: Iterable[LakeFile], pieces: Iterable[Piece], sizes: Mapping[str, int]
+) -> Difference:
+    """Compares files by their pieces. If two files hold one piece, both go and it comes again.
+
+    sizes: the bytes of the files that are there, by name: one that is gone or cut off comes again, too.
+    """
     wanted = {piece.id: piece for piece in pieces}
     by_piece: dict[str, list[LakeFile]] = {}
     for file in files:
         by_piece.setdefault(file.piece, []).append(file)
-    kept = [only[0] for piece, only in by_piece.items() if piece in wanted and len(only) == 1]
+    kept = [
+        only[0]
+        for piece, only in by_piece.items()
+        if piece in wanted and len(only) == 1 and sizes.get(only[0].name) == only[0].size_bytes
+    ]
     staying = {file.name for file in kept}
     removes = [file for some in by_piece.values() for file in some if file.name not in staying]
     held = {file.piece for file in kept}

@@ -91,7 +91,7 @@ class Publisher:
         )
         live = list(state.files.values())
         if only_adds_columns(state.schema, schema):
-            change = difference(live, pieces)
+            change = difference(live, pieces, self._sizes())
             rewrites = self._rewrites(state, snapshot, schema, change)
         else:  # Readers take types from the lake, so no file may have others.
             change, rewrites = Difference([], live, pieces), []
@@ -131,6 +131,13 @@ class Publisher:
         if state is None:
             raise LakeChangedError
         return state
+
+    def _sizes(self) -> dict[str, int]:
+        """Lists the files that are there. Returns their bytes by name."""
+        folder = self._lake.folder
+        return {
+            info.key.removeprefix(folder): info.size_bytes for info in self._target.list(folder)
+        }
 
     def _check(self, state: LakeState, snapshot: Snapshot) -> None:
         """Raises `UsageError` for a lake that is not a copy of this table alone."""

@@ -71,6 +71,20 @@ def test_only_files_whose_fragment_or_deleted_rows_changed_are_written(
     assert copy.rows() == expected(table)
 
 
+def test_files_of_the_copy_that_are_gone_are_written_again(kind: LakeKind, tmp_path: Path) -> None:
+    table = created(numbers(1, 2, 3))
+    table.append(numbers(4, 5))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    gone, _ = copy.files()
+    gone.unlink()
+    mended = copy.publish()
+    assert (mended.added, mended.removed, mended.files, mended.rows) == (1, 1, 2, 5)
+    assert copy.rows() == expected(table)
+    assert gone not in copy.files()
+    assert copy.publish().added == 0
+
+
 def test_levels_leave_young_fragments_out(kind: LakeKind, tmp_path: Path) -> None:
     table = created(numbers(1, 2, 3))
     copy = copy_of(table, tmp_path, kind)

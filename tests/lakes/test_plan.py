@@ -25,6 +25,10 @@ def files(of: list[Piece]) -> list[LakeFile]:
     return [LakeFile(file_name(piece, 1, "writer"), piece.live_rows, 100) for piece in of]
 
 
+def sizes(of: list[LakeFile]) -> dict[str, int]:
+    return {file.name: file.size_bytes for file in of}
+
+
 def lineage(table: Table, since: Snapshot) -> Lineage:
     log = table._log
     return lineage_of(since, log.history.versions_after(since, log.current().version))
@@ -60,8 +64,19 @@ def test_a_column_that_takes_the_name_of_a_dropped_one_makes_another_piece() -> 
 def test_two_files_of_one_piece_are_replaced_by_one() -> None:
     [piece] = pieces(created(pa.table({"k": [1]})))
     twins = [LakeFile(file_name(piece, base, "writer"), 1, 100) for base in (1, 2)]
-    change = difference(twins, [piece])
+    change = difference(twins, [piece], sizes(twins))
     assert (change.kept, change.removes, change.adds) == ([], twins, [piece])
+
+
+def test_a_file_that_is_gone_or_cut_off_is_replaced() -> None:
+    table = created(pa.table({"k": [1]}))
+    table.append(pa.table({"k": [2]}))
+    table.append(pa.table({"k": [3]}))
+    whole, gone, short = files(wanted := pieces(table))
+    there = sizes([whole, short]) | {short.name: short.size_bytes - 1}
+    change = difference([whole, gone, short], wanted, there)
+    assert (change.kept, change.removes) == ([whole], [gone, short])
+    assert change.adds == wanted[1:]
 
 
 def test_compactions_of_what_is_published_and_what_arrived_are_told_from_changes() -> None:
@@ -76,7 +91,7 @@ def test_compactions_of_what_is_published_and_what_arrived_are_told_from_changes
         metadata = snapshot.table
         return piece_of((entry,), metadata, metadata.shown_schema, fills_columns=True)
 
-    change = difference(live, pieces(table))
+    change = difference(live, pieces(table), sizes(live))
     [rewrite] = rewrites_of(change, lineage(table, since), {}, alone)
     assert {file.name for file in rewrite.removes} == {file.name for file in live}
     assert [piece.live_rows for piece in rewrite.arrived] == [2]
@@ -91,7 +106,7 @@ def test_a_deletion_before_a_compaction_is_a_change() -> None:
     table.delete("k = 2")
     table.append(pa.table({"k": [3]}))
     table.compact(policy=FULL)
-    change = difference(live, pieces(table))
+    change = difference(live, pieces(table), sizes(live))
     assert (
         rewrites_of(change, lineage(table, since), {}, lambda entry: Piece("", (entry,), ())) == []
     )
@@ -104,7 +119,8 @@ def test_merged_pieces_are_known_by_the_fragments_that_they_have() -> None:
     [merged] = before
     assert len(merged.entries) == 2
     table.compact(policy=FULL)
-    change = difference(files(before), pieces(table))
+    live = files(before)
+    change = difference(live, pieces(table), sizes(live))
     nodes = {merged.id: frozenset(map(node_of, merged.entries))}
     [rewrite] = rewrites_of(change, lineage(table, since), nodes, None)
     assert rewrite.arrived == []
