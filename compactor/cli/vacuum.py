@@ -161,13 +161,18 @@ def _record(told: Telemetry, url: str, report: VacuumReport | None, started: flo
         told.record(partial(mapping.of_vacuum, report=report), url)
 
 
+def _tagged(report: VacuumReport) -> str:
+    tagged = report.tagged_versions.items()
+    return "".join(f", and version {version} by tag {name!r}" for name, version in tagged)
+
+
 def _lines(report: VacuumReport) -> list[str]:
     done = "would be removed" if report.dry_run else "removed"
     lines = [
         f"{counted(report.fragments, 'fragment')} of {human_bytes(report.fragment_bytes)}, "
         f"{counted(report.log_files, 'log file')}, {counted(report.checkpoints, 'checkpoint')}, "
         f"{counted(report.unfinished_uploads, 'unfinished upload')} {done}; "
-        f"versions from {report.oldest_version} to {report.version} can be read"
+        f"versions from {report.oldest_version} to {report.version} can be read{_tagged(report)}"
     ]
     if report.waiting_fragments:
         lines.append(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compactor.common.counts import counted
@@ -74,7 +74,9 @@ class VacuumReport(Struct, kw_only=True):
 
     version: int
     oldest_version: int
-    """The first version that can be read from now on."""
+    """The first version from which on all can be read from now on."""
+    tagged_versions: dict[str, int] = field(default_factory=dict)
+    """Earlier versions that can be read by their tags."""
     fragments: int = 0
     fragment_bytes: int = 0
     log_files: int = 0
@@ -108,6 +110,11 @@ def vacuum(log: CommitLog, settings: VacuumSettings) -> VacuumReport:
     return _Vacuum(log, settings).run()
 
 
+def _tagged_before(version: int, tags: Iterable[Tag]) -> dict[str, int]:
+    """Returns the tags of versions before one, by name."""
+    return {tag.name: tag.version for tag in tags if tag.version < version}
+
+
 class _Vacuum:
     def __init__(self, log: CommitLog, settings: VacuumSettings) -> None:
         self._log = log
@@ -129,7 +136,12 @@ class _Vacuum:
         snapshot, proved = self._proved()
         report = self._survey(snapshot, proved)
         has_nothing_to_do = report.is_empty and not (report.waiting_fragments or proved.expired)
-        if settings.dry_run or (has_nothing_to_do and proved.beginning is None):
+        if has_nothing_to_do and proved.beginning is None:
+            # Without a commit the table keeps all versions that it has.
+            report.oldest_version = snapshot.oldest
+            report.tagged_versions = _tagged_before(report.oldest_version, snapshot.tags)
+            return report
+        if settings.dry_run:
             return report
         snapshot = self._log.commit(lambda latest: self._move_boundaries(latest, proved))
         # This is the store's own time: objects received within the grace period before it are young.
@@ -323,6 +335,9 @@ class _Vacuum:
         report = VacuumReport(
             version=snapshot.version,
             oldest_version=proved.boundaries.oldest,
+            tagged_versions=_tagged_before(
+                proved.boundaries.oldest, [t for t in snapshot.tags if t not in proved.expired]
+            ),
             dry_run=self._settings.dry_run,
         )
         for info, may_go in self._unneeded(proved):

@@ -778,6 +778,19 @@ def test_vacuum_removes_what_was_compacted_away(cli: Cli, table_path: Path) -> N
     cli.fails(2, "vacuum", table_path, "--grace", "soon")
 
 
+def test_vacuum_says_which_versions_can_be_read(cli: Cli, table_path: Path) -> None:
+    cli("tag", table_path, "first", "--version", 1)
+    cli("compact", table_path, "--strategy", "full", "--master", "in-process")
+    said = cli("vacuum", table_path, "--grace", 0, "--retain", 0)
+    newest = Table.open(str(table_path)).version
+    assert (
+        f"; versions from {newest - 1} to {newest} can be read, and version 1 by tag 'first'"
+        in said
+    )
+    again = json.loads(cli("vacuum", table_path, "--grace", 0, "--retain", 0, "--json"))
+    assert (again["oldest_version"], again["tagged_versions"]) == (newest - 1, {"first": 1})
+
+
 def test_only_what_is_in_quarantine_can_be_released(cli: Cli, table_path: Path) -> None:
     assert "nothing is in quarantine" in cli("release", table_path, "--all")
     cli.fails(2, "release", table_path, "data/x.frag")

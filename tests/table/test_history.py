@@ -281,6 +281,16 @@ def test_vacuum_keeps_what_a_retained_version_needs(world: World) -> None:
         world.log.history.at(2, world.log.current())
 
 
+def test_a_vacuum_without_anything_to_do_gives_no_version_up_and_says_so(world: World) -> None:
+    for name in ("a", "b", "c"):
+        world.add(name)
+    for dry_run in (True, False):
+        report = world.vacuum(dry_run=dry_run, retain_seconds=0, grace_seconds=0)
+        assert report.is_empty
+        assert (report.oldest_version, report.version) == (1, 3)
+    assert len(world.log.history.at(1, world.log.current()).fragments) == 1
+
+
 def test_an_idle_table_with_young_garbage_is_clean_after_two_vacuums(world: World) -> None:
     world.add("a")
     orphan = world.write(1, "orphan")  # based on the newest version: how old it is, nothing tells

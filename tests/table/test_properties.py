@@ -262,7 +262,7 @@ def test_a_vacuum_keeps_versions_as_long_as_the_table_says() -> None:
     clock = SetClock()
     table = open_table(MemoryStore(TimedObjects(lambda: clock.seconds)), clock)
     table._ingest(rows_of(0), "k", None)
-    table.append(rows_of(10))
+    table.overwrite(rows_of(10))
     quick = VacuumSettings(deleters=1, dry_run=True)
     table.alter(properties={"retain_seconds": 0, "grace_seconds": 0})
     assert version_after_vacuum(table, quick) == table.version
