@@ -120,6 +120,8 @@ def _fits(found: pa.DataType, column: pa.DataType) -> bool:
     if isinstance(column, pa.BaseExtensionType) or isinstance(found, pa.BaseExtensionType):
         return False
     kind, wanted = kind_of(found), kind_of(column)
+    if kind == "decimal" and wanted == "integer":
+        return bool(found.scale <= 0)  # Differences of 64 bits without a sign are such decimals.
     if kind == "date" and pt.is_timestamp(column):
         return column.tz is None
     return kind == wanted or wanted in _BECOMES.get(kind, ())

@@ -413,6 +413,63 @@ def test_the_number_of_an_element_may_be_of_any_type_of_integers() -> None:
         assert found.to_pylist() == [7, None, 8, None, None, None, None]
 
 
+@pytest.mark.parametrize("text", ["h", "i", "0", "5", "-5", "9223372036854775807"])
+@pytest.mark.parametrize("op", ["+", "-", "*", "/", "%"])
+def test_integers_of_64_bits_with_and_without_a_sign_are_calculated_exactly(
+    op: str, text: str
+) -> None:
+    highs = [2**64 - 1, 2**63, 7, 0]
+    batch = pa.record_batch(
+        {"h": pa.array(highs * 3, pa.uint64()), "i": [-(2**63)] * 4 + [2**63 - 1] * 4 + [-1] * 4}
+    )
+    for sides in ((text, "h"), ("h", text)):
+        for row in range(len(batch)):
+            given = batch.slice(row, 1)
+            known = {name: given[name][0].as_py() for name in ("h", "i")}
+            left, right = (known.get(side) if side in known else int(side) for side in sides)
+            assert left is not None
+            assert right is not None
+            exact = _whole(op, left, right)
+            expression = Expression(f" {op} ".join(sides), batch.schema, "node 't'")
+            is_unsigned = expression.type == pa.uint64()
+            if exact is None or (is_unsigned and not 0 <= exact < 2**64):
+                assert exact is None or "-" not in (op, text[0]), "only overflow is an error"
+                with pytest.raises(pa.ArrowInvalid):
+                    expression(given)
+            else:
+                assert expression(given).to_pylist() == [exact]
+
+
+def _whole(op: str, left: int, right: int) -> int | None:
+    """Calculates as integers of SQL do; None for a division by zero."""
+    if op in "+-*":
+        return {"+": left + right, "-": left - right, "*": left * right}[op]
+    if right == 0:
+        return None
+    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return quotient if op == "/" else left - quotient * right
+
+
+def test_choices_between_integers_of_64_bits_with_and_without_a_sign_are_exact() -> None:
+    high = 2**64 - 1
+    batch = pa.record_batch(
+        {"h": pa.array([high, 5, None], pa.uint64()), "i": [-1, 9, 2], "b": [True, False, None]}
+    )
+    for text, dtype, expected in (
+        ("coalesce(h, 0)", pa.uint64(), [high, 5, 0]),
+        ("coalesce(h, i)", pa.decimal128(20, 0), [high, 5, 2]),
+        ("if(b, h, 1)", pa.uint64(), [high, 1, 1]),
+        ("CASE WHEN b THEN -1 ELSE h END", pa.decimal128(20, 0), [-1, 5, None]),
+        ("greatest(h, 7)", pa.uint64(), [high, 7, 7]),
+        ("least(h, i)", pa.decimal128(20, 0), [-1, 5, 2]),
+        ("mod(h, 4)", pa.uint64(), [3, 1, None]),
+        ("-h", pa.decimal128(20, 0), [-high, -5, None]),
+    ):
+        expression = Expression(text, batch.schema, "node 't'")
+        assert (expression.type, expression(batch).type) == (dtype, dtype), text
+        assert expression(batch).to_pylist() == expected, text
+
+
 def test_a_branch_is_evaluated_for_its_rows_only() -> None:
     batch = pa.record_batch({"a": [1, 2, None], "b": [0, 2, 0], "s": ["x", "7", None]})
     for text, expected in {

@@ -294,3 +294,12 @@ def test_whatever_call_fails_readers_see_all_rows_as_they_were_or_updated(fault:
     if fault == "killed after":
         assert seen == {tuple(before), tuple(after)}
     assert nth > 5
+
+
+def test_unsigned_integers_of_64_bits_are_calculated_and_stay_exact(store: MemoryStore) -> None:
+    high = 2**64 - 1
+    table = made(store, pa.table({"k": [1, 2], "h": pa.array([high, 5], pa.uint64())}), "k")
+    assert table.update("h % 5 = 0", {"h": "h - 1"}).rows == 2
+    assert table.scan().to_table()["h"].to_pylist() == [high - 1, 4]
+    with refuses(DataError, 'the row where "k" = 2'):
+        table.update("k = 2", {"h": "h - 5"})

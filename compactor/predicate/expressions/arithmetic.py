@@ -9,7 +9,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.predicate.expressions.comparing import as_float
+from compactor.predicate.expressions.comparing import (
+    as_decimals,
+    as_float,
+    as_unsigned,
+    is_beyond_integers,
+)
+from compactor.predicate.expressions.conversion import cast_value
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
@@ -21,6 +27,10 @@ _NAMES: Final = {
     "+": "add_checked", "-": "subtract_checked", "*": "multiply_checked", "/": "divide_checked",
     "%": "remainder_checked",
 }  # fmt: skip
+
+
+_NEGATED: Final = {pa.uint64(): pa.decimal128(20, 0)}
+"""The types of negated unsigned integers that do not fit in int64."""
 
 
 def arithmetic(op: str) -> Callable[[Any, Any], Any]:
@@ -68,7 +78,7 @@ def _filled(value: Any) -> Any:
 
 def negated(value: Any) -> Any:
     if pt.is_unsigned_integer(value.type):
-        value = pc.cast(value, pa.int64())
+        value = cast_value(value, _NEGATED.get(value.type, pa.int64()))
     return pc.negate_checked(value)
 
 
@@ -87,7 +97,11 @@ def _numbers(op: str, left: Any, right: Any) -> Any:
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         dtype = function(pa.nulls(0, left.type), pa.nulls(0, right.type)).type
         return function(_rounded(left, dtype), _rounded(right, dtype))
-    if op == "%" and pt.is_integer(left.type) and pt.is_integer(right.type):
+    if op != "-":  # A difference may be less than 0.
+        left, right = as_unsigned(left, [right.type]), as_unsigned(right, [left.type])
+    if is_beyond_integers(left.type, right.type):
+        return _beyond_integers(op, *as_decimals(left, right))
+    if op == "%" and pt.is_signed_integer(right.type) and pt.is_integer(left.type):
         # Arrow calls the smallest integer % -1 an overflow. By 1 the remainder is 0, too.
         right = pc.if_else(pc.equal(right, -1), pc.cast(pa.scalar(1), right.type), right)
     try:
@@ -96,6 +110,14 @@ def _numbers(op: str, left: Any, right: Any) -> Any:
         if not any(pt.is_decimal128(part.type) for part in (left, right)):
             raise
     return function(_wide(left), _wide(right))
+
+
+def _beyond_integers(op: str, left: Any, right: Any) -> Any:
+    """Calculates with whole decimals as with integers. `*` and `/` need more digits than 128 bits have."""
+    if op in "+-%":
+        return getattr(pc, _NAMES[op])(left, right)
+    found = getattr(pc, _NAMES[op])(_wide(left), _wide(right))
+    return found if op == "*" else pc.cast(pc.trunc(found), left.type)
 
 
 def _rounded(value: Any, dtype: pa.DataType) -> Any:

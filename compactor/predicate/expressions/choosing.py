@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from compactor.predicate.expressions.bound import Bits, Bound, Rows, columns_of
-from compactor.predicate.expressions.comparing import as_common, common_type
+from compactor.predicate.expressions.bound import (
+    Bits,
+    Bound,
+    Rows,
+    columns_of,
+    constant,
+)
+from compactor.predicate.expressions.comparing import as_common, as_unsigned, common_type
 from compactor.predicate.sql import SqlError
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import concat_logical
@@ -22,18 +28,27 @@ _Step = Callable[[Rows], tuple[Bits, pa.Array]]
 
 def case(branches: Sequence[tuple[Bound, Bound]], default: Bound | None, text: str) -> Bound:
     """Binds CASE. Unknown counts as false. Raises `SqlError` if the branches have no type in common."""
-    values = [value for _, value in branches]
-    parts = [condition for condition, _ in branches]
-    steps = [_branch(condition, value) for condition, value in branches]
-    if default is not None:
-        values.append(default)
-        steps.append(_otherwise(default))
-    return _chosen(steps, values, [*parts, *values], text)
+    conditions = [condition for condition, _ in branches]
+    others = [] if default is None else [default]
+    values = _alike([*(value for _, value in branches), *others])
+    steps = [_branch(*pair) for pair in zip(conditions, values, strict=False)]
+    steps += map(_otherwise, values[len(branches) :])
+    return _chosen(steps, values, [*conditions, *values], text)
 
 
 def coalesce(values: Sequence[Bound], text: str) -> Bound:
     """Binds COALESCE: the first value of each row that is not null."""
+    values = _alike(values)
     return _chosen([_if_known(value) for value in values], values, values, text)
+
+
+def _alike(values: Sequence[Bound]) -> list[Bound]:
+    """Returns the values with constants beside uint64 of that type, if they are no less than 0."""
+    types = [value.type for value in values]
+    return [
+        value if value.value is None else constant(value.text, as_unsigned(value.value, types))
+        for value in values
+    ]
 
 
 def _chosen(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -60,6 +60,26 @@ def as_float(value: Any) -> Any:
     return pc.cast(value, pa.float64(), safe=False)
 
 
+def is_beyond_integers(left: pa.DataType, right: pa.DataType) -> bool:
+    """Says whether no type of integers has all values of these two: one is uint64, the other has a sign."""
+    types = left, right
+    return pa.uint64() in types and any(map(pt.is_signed_integer, types))
+
+
+def as_unsigned(value: Any, beside: Iterable[pa.DataType]) -> Any:
+    """Returns a constant that is no less than 0 as uint64 beside values of that type."""
+    if not isinstance(value, pa.Scalar) or not pt.is_signed_integer(value.type):
+        return value
+    is_positive = value.is_valid and value.as_py() >= 0
+    return value.cast(pa.uint64()) if is_positive and pa.uint64() in beside else value
+
+
+def as_decimals(left: Any, right: Any) -> tuple[Any, Any]:
+    """Returns integers as the decimals that have all values of both types."""
+    dtype = _decimal_for(left.type, right.type)
+    return cast_value(left, dtype), cast_value(right, dtype)
+
+
 def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if left == right or pt.is_null(right):
         return left
@@ -72,7 +92,7 @@ def _wider(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.float64()
     is_numeric = kinds <= {"integer", "decimal"}
     if is_numeric or kinds in ({"text"}, {"duration"}, {"time"}):
-        if "decimal" in kinds:
+        if "decimal" in kinds or is_beyond_integers(left, right):
             return _decimal_for(left, right)
         return pc.coalesce(pa.nulls(0, left), pa.nulls(0, right)).type
     raise pa.ArrowInvalid(f"{left} and {right} have no type in common: CAST one of them")
@@ -120,11 +140,11 @@ def _number_type(left: pa.DataType, right: pa.DataType, kinds: set[str]) -> pa.D
         return pa.float64()
     if "decimal" in kinds:
         return _decimal_for(left, right)
-    is_signed = [pt.is_signed_integer(dtype) for dtype in (left, right)]
-    widest = max((left, right), key=lambda dtype: int(dtype.bit_width))
-    if is_signed[0] == is_signed[1]:
-        return widest
-    return pa.int64() if pa.uint64() not in (left, right) else pa.decimal128(20, 0)
+    if is_beyond_integers(left, right):
+        return _decimal_for(left, right)
+    if pt.is_signed_integer(left) == pt.is_signed_integer(right):
+        return max((left, right), key=lambda dtype: int(dtype.bit_width))
+    return pa.int64()
 
 
 def _decimal_for(left: pa.DataType, right: pa.DataType) -> pa.DataType:

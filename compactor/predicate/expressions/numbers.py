@@ -8,7 +8,12 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.predicate.expressions.comparing import as_common, as_float, common_type
+from compactor.predicate.expressions.comparing import (
+    as_common,
+    as_float,
+    as_unsigned,
+    common_type,
+)
 from compactor.predicate.expressions.kinds import kind_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
@@ -79,6 +84,8 @@ def extreme(name: str) -> Callable[..., Any]:
     """Returns `greatest` or `least`. They leave nulls out, and NaN if there is another value."""
 
     def call(*values: Any) -> Any:
+        types = [value.type for value in values]
+        values = tuple(as_unsigned(value, types) for value in values)
         dtype = common_type([value.type for value in values])
         if kind_of(dtype) not in _ORDERED:
             raise pa.ArrowInvalid(f"there is no greatest or least of {dtype}")
