@@ -450,6 +450,26 @@ def _whole(op: str, left: int, right: int) -> int | None:
     return quotient if op == "/" else left - quotient * right
 
 
+def test_constants_beyond_64_bits_are_exact() -> None:
+    high = 2**64 - 1
+    batch = pa.record_batch(
+        {"h": pa.array([high, None], pa.uint64()), "d": pa.array([1, None], pa.decimal128(38, 0))}
+    )
+    for text, dtype, expected in (
+        (f"{high}", pa.uint64(), [high, high]),
+        (f"h IS DISTINCT FROM {high}", pa.bool_(), [False, True]),
+        (f"coalesce(h, {high - 1})", pa.uint64(), [high, high - 1]),
+        (f"d + {10**30}", pa.decimal256(39, 0), [10**30 + 1, None]),
+        (f"-{2**63}", pa.int64(), [-(2**63)] * 2),
+        (f"-{high}", pa.decimal128(20, 0), [-high] * 2),
+    ):
+        expression = Expression(text, batch.schema, "node 't'")
+        assert expression(batch).to_pylist() == expected, text
+        assert expression.type == dtype, text
+    with refuses(ConfigError, "77 digits", "1e80"):
+        Expression("h + " + "9" * 77, batch.schema, "node 't'")
+
+
 def test_choices_between_integers_of_64_bits_with_and_without_a_sign_are_exact() -> None:
     high = 2**64 - 1
     batch = pa.record_batch(

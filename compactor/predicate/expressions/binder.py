@@ -30,6 +30,7 @@ from compactor.predicate.sql import (
     shown_node,
     whole_number,
 )
+from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
 from lsm_fragment.arrays.storage import to_storage
 
 Condition = Callable[[exp.Expression], Bound]
@@ -42,6 +43,8 @@ _OPERATORS: Final[dict[type[exp.Expression], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%",
 }  # fmt: skip
 _TRIMS: Final = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+_INTEGERS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.uint64(): (0, 2**64 - 1)}
+"""The types of constants, with their ranges."""
 _MAX_INTERVAL: Final = 10**18
 _UNIT_SECONDS: Final = {
     "MILLISECOND": 0, "SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800,
@@ -128,8 +131,8 @@ class Binder:
         return applied(nested.element, [value, key], text)
 
     def _literal(self, node: exp.Expression) -> Bound:
-        value = node.this if node.is_string else _number(node.this)
-        return constant(shown_node(node), pa.scalar(value))
+        value = pa.scalar(node.this) if node.is_string else _number(node.this)
+        return constant(shown_node(node), value)
 
     def _interval(self, node: exp.Expression) -> Bound:
         unit = str(node.args.get("unit") or "").upper().removesuffix("S")
@@ -215,6 +218,9 @@ class Binder:
         return applied(joined, parts, shown_node(node))
 
     def _negative(self, node: exp.Expression) -> Bound:
+        literal = bare(node.this)
+        if isinstance(literal, exp.Literal) and not literal.is_string:
+            return constant(shown_node(node), _number(f"-{literal.this}"))
         part = self.bound(node.this)
         if part.kind not in ("integer", "decimal", "float", "duration", "null"):
             raise SqlError(f"{shown_node(node)!r}: {part.text!r} is {part.type}, not a number")
@@ -366,11 +372,20 @@ def _signed(node: exp.Expression | None, limit: int) -> int | None:
     return None if count is None else -count
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if math.isinf(number):
+def _number(text: str) -> pa.Scalar:
+    """Returns an integer of 64 bits if one holds the number, else a decimal; a double with a point or an
+    exponent."""
+    if (digits := text.removeprefix("-")).isdigit():
+        if len(digits) > MOST_DIGITS:
+            raise SqlError(
+                f"a number of {len(digits):,} digits is too large: without an exponent, as in 1e80, a number "
+                f"has at most {MOST_DIGITS}"
+            )
+        number = int(text)
+        for dtype, (low, high) in _INTEGERS.items():
+            if low <= number <= high:
+                return pa.scalar(number, dtype)
+        return pa.scalar(Decimal(number), decimal_type(len(digits), 0))
+    if math.isinf(double := float(text)):
         raise OverflowError
-    return number
+    return pa.scalar(double)
