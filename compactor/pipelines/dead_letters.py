@@ -141,6 +141,7 @@ class DeadLetters:
             raise BadRecordError(source, row + 1, node, reasons[0], file)
         if GROUP in batch.schema.names:
             self._fail_groups_of_bad(batch.column(GROUP))
+            self._new(batch)  # they may reach an output by another way, and have a reason already
         self._write(self._sources(batch), pc.add(batch.column(ROW), 1), node, reasons)
 
     def put_bad(
@@ -181,11 +182,16 @@ class DeadLetters:
         place = pc.index_in(batch.column(GROUP), value_set=groups)
         bad = keep_rows(batch, place.is_valid())
         if bad.num_rows:
-            new = self._seen.new(bad)
+            new = self._new(bad)
             bad, why = keep_rows(bad, new), keep(place.drop_null(), new)
             rows = pc.add(bad.column(ROW), 1)
             self._write(self._sources(bad), rows, node, reasons.take(why))
         return keep_rows(batch, place.is_null())
+
+    def _new(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Returns which rows of groups are set aside for the first time."""
+        with self._lock:
+            return self._seen.new(batch)
 
     def _failed_groups(self) -> tuple[pa.Array, ...]:
         """Returns the failed groups and their reasons, cached until another group fails."""

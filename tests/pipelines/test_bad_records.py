@@ -310,6 +310,21 @@ def test_a_group_with_a_bad_record_is_put_aside_whole(tmp_path: Path, limit: str
     assert any(text.startswith("another record of its group 'o") for text in reasons)
 
 
+def test_a_bad_record_that_goes_another_way_too_is_one_dead_letter(tmp_path: Path) -> None:
+    nodes = {
+        "a": {"source": {"path": "a", "correlation_key": "g"}},
+        "t": {"transform": {"input": "a", "columns": {"w": "10 / v"}}},
+        **output_of(tmp_path / "o.ndjson", "t"),
+        "p": {"output": {"input": "a", "path": str(tmp_path / "p.ndjson")}},
+    }
+    table = pa.table({"g": ["x", "x", "y"], "v": [1, 0, 5]})
+    report = run_of(nodes, {"a": table}, **tolerant(tmp_path)).run()
+    letters = {each["row"]: each["reason"] for each in lines_of(tmp_path / "bad.ndjson")}
+    assert letters == {2: "column 'w': divide by zero", 1: "another record of its group 'x' is bad"}
+    assert report.dlq_count == 2
+    assert lines_of(tmp_path / "p.ndjson") == [{"g": "y", "v": 5}]
+
+
 GROUPED = [
     ("007", "1"),
     ("7", "x"),
