@@ -27,6 +27,7 @@ class JsonColumns:
         mixed: Collection[FieldPath] = (),
         *,
         text_holds_all: bool = False,
+        keeps_zones: bool = False,
     ) -> None:
         """Raises `InputError` if a column of the table has a type that JSON cannot hold.
 
@@ -34,6 +35,7 @@ class JsonColumns:
         `JsonArrays`.
         """
         self._path = path
+        self._keeps_zones = keeps_zones
         self._wanted = wanted
         self.may_be_empty = self.lacks_columns = False
         self.known = known
@@ -74,15 +76,16 @@ class JsonColumns:
             if node not in found:
                 continue
             try:
-                found[node] = fitted(found[node], field)
+                found[node] = fitted(found[node], field, keeps_zones=self._keeps_zones)
             except ColumnError:
                 misfits += self._unfit(found[node], node, field)
         return found, sorted(misfits, key=lambda misfit: misfit.row)
 
     def _unfit(self, array: pa.Array, node: int, field: pa.Field) -> Iterator[Misfit]:
-        failing = failing_rows(
-            len(array), lambda start, stop: fitted(array[start:stop], field), PROBLEMS
-        )
+        def attempt(start: int, stop: int) -> pa.Array:
+            return fitted(array[start:stop], field, keeps_zones=self._keeps_zones)
+
+        failing = failing_rows(len(array), attempt, PROBLEMS)
         for row, error in failing:
             assert isinstance(error, ColumnError), f"not of fitted: {error!r}"
             yield Misfit(row, node, error.cause, error=error.__cause__)
@@ -161,10 +164,10 @@ class JsonColumns:
         return pa.int64() if kinds else pa.null()
 
 
-def fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+def fitted(array: pa.Array, field: pa.Field, *, keeps_zones: bool = False) -> pa.Array:
     """Converts parsed values to a column of `field`. Raises `ColumnError` if one does not fit."""
     try:
-        column = from_wire(array, field.type)
+        column = from_wire(array, field.type, keeps_zones=keeps_zones)
     except PROBLEMS as error:
         raise ColumnError(field.name, field.type, one_line(error)) from error
     if column.null_count and not field.nullable:

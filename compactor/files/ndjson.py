@@ -81,7 +81,12 @@ class NdjsonBatches(TextBatches[LineBlock]):
 
     def _begin(self, known: pa.Schema | None) -> None:
         self._columns = JsonColumns(
-            self.path, known, self._used, self._mixed, text_holds_all=self._text_holds_all
+            self.path,
+            known,
+            self._used,
+            self._mixed,
+            text_holds_all=self._text_holds_all,
+            keeps_zones=self._keeps_zones,
         )
         self._columns.may_be_empty = self._may_be_empty
         self._lines_before = 0

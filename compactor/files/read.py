@@ -49,6 +49,7 @@ def open_table_file(
     held_bytes: int | None = None,
     guesses: bool = False,
     infers_types: bool = True,
+    keeps_zones: bool = False,
     mixes_kinds: bool | None = None,
     text_holds_all: bool = False,
     threads: int = 1,
@@ -81,6 +82,8 @@ def open_table_file(
     guesses: takes the types of the rows that are kept for those of a text file; see `FileBatches.is_guess`.
     infers_types: if false, the cells of CSV, XML and other files of texts stay texts where `known_schema`
         has no type for them.
+    keeps_zones: refuses texts with a zone in columns that `known_schema` has as timestamps without one. If
+        false, they become the wall times in UTC.
     mixes_kinds: reads a field of JSON that has values of several kinds as text, strings as they are and other
         values as the file has them. If false, the error says that it can be asked for.
     text_holds_all: reads values of other kinds so in columns that `known_schema` has as text, too.
@@ -128,6 +131,7 @@ def open_table_file(
         held_bytes=_HELD_BATCHES * batch_bytes if held_bytes is None else held_bytes,
         guesses=guesses,
         infers_types=infers_types,
+        keeps_zones=keeps_zones,
         threads=threads,
         **(of_json if kind.format is FileFormat.NDJSON else {}),
     )

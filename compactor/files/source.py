@@ -266,6 +266,7 @@ class TextBatches(FileBatches, Generic[Block]):
         held_bytes: int = 0,
         guesses: bool = False,
         infers_types: bool = True,
+        keeps_zones: bool = False,
         threads: int = 1,
     ) -> None:
         super().__init__(path, place, batch_bytes, threads)
@@ -290,6 +291,7 @@ class TextBatches(FileBatches, Generic[Block]):
         self._mistake: InputError | None = None
         """What ended the pass for the types."""
         self._infers_types = infers_types
+        self._keeps_zones = keeps_zones
         self._source = self._opened()
         self._bytes_consumed = 0
         self._held: deque[tuple[int, list[Piece]]] = deque()

@@ -5,7 +5,7 @@ these forms, in files read and written:
 
 - dates, times and timestamps are ISO 8601, with years beyond 0000 to 9999 as in `lsm_fragment.arrays.times`.
   For a timestamp column of a table, a text without a zone is UTC; for one without a zone, a text with a zone
-  gives the wall time in UTC;
+  gives the wall time in UTC, unless `keeps_zones`, as in pipelines: then it does not fit;
 - durations are integers in the type's unit; decimals are strings or numbers, never rounded, and
   only strings where the scale is negative or above the precision;
 - binaries are base64; maps are lists of {"key": ..., "value": ...};
@@ -34,16 +34,18 @@ from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.arrays.times import times_of
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 
-def from_wire(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+def from_wire(array: pa.Array, dtype: pa.DataType, *, keeps_zones: bool = False) -> pa.Array:
     """Converts values as `JsonArrays` makes them, unless they are converted. Raises one of `PROBLEMS` if one
     does not fit."""
     if array.type == dtype:
         return array
+    if keeps_zones and pt.is_timestamp(dtype) and dtype.tz is None and is_string(array.type):
+        return _local_times(array, dtype)
     return to_logical(_as_storage(array, storage_type(dtype)), dtype)
 
 
@@ -51,8 +53,9 @@ class CellReader:
     """Converts CSV cells, whose numbers have a decimal point or comma. Methods raise one of `PROBLEMS` if a
     cell does not fit."""
 
-    def __init__(self, decimal: str = ".") -> None:
+    def __init__(self, decimal: str = ".", *, keeps_zones: bool = False) -> None:
         self._has_comma = decimal == ","
+        self._keeps_zones = keeps_zones
 
     def values(self, cells: pa.Array, dtype: pa.DataType) -> pa.Array:
         """Converts cells (strings) to `dtype`."""
@@ -70,7 +73,7 @@ class CellReader:
             return to_logical(self.scalars(cells, stored), dtype)
         if self._has_comma and pt.is_decimal(stored):
             cells = _swapped(cells)
-        return from_wire(cells, dtype)
+        return from_wire(cells, dtype, keeps_zones=self._keeps_zones)
 
     def scalars(self, texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         """As `read_scalars`, with this decimal mark."""
@@ -194,6 +197,15 @@ def _as_timestamp(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         with_zone = times_of(pc.if_else(zoned, texts, None), utc)
         without = times_of(pc.if_else(zoned, None, texts), pa.timestamp(dtype.unit))
         return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC")).cast(dtype)
+
+
+def _local_times(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
+    try:
+        return times_of(texts, dtype)
+    except pa.ArrowInvalid:
+        if not pc.any(pc.match_substring_regex(texts, _ZONED)).as_py():
+            raise
+    raise ValueError("it has a zone, which TIMESTAMPTZ takes")
 
 
 def _is_text_or_bytes(dtype: pa.DataType) -> bool:

@@ -41,7 +41,7 @@ class TypedTexts(TextBatches[Block]):
         self._bad_texts: dict[int, str] = {}
         self._rows = 0
         self._given = dict(given)
-        self._cells = CellReader(self._options.decimal)
+        self._cells = CellReader(self._options.decimal, keeps_zones=self._keeps_zones)
         candidates = ALL_READINGS if self._infers_types else ()
         self._readings = {
             name: Readings(candidates, self._cells.scalars) for name in names if name not in given

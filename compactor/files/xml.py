@@ -162,7 +162,7 @@ class XmlBatches(FlatTextBatches):
         return texts
 
     def _converted(self, column: pa.Array, field: pa.Field) -> pa.Array:
-        values = values_of(column, field.type)
+        values = values_of(column, field.type, self._cells)
         if values.null_count and not field.nullable:
             raise ValueError("the table's column takes no nulls")
         return values

@@ -151,26 +151,26 @@ def aligned(
     return take(values, places)
 
 
-def values_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Converts texts to values of `dtype`. Raises one of `PROBLEMS` if one does not fit."""
+def values_of(texts: pa.Array, dtype: pa.DataType, cells: CellReader) -> pa.Array:
+    """Converts texts to values of `dtype` as `cells` does. Raises one of `PROBLEMS` if one does not fit."""
     if texts.type == dtype:
         return texts
     if pt.is_struct(dtype) and pt.is_struct(texts.type):
         fields = zip(texts.flatten(), dtype.fields, strict=True)
-        columns = [values_of(child, field.type) for child, field in fields]
+        columns = [values_of(child, field.type, cells) for child, field in fields]
         return build_struct(dtype, len(texts), columns, null_mask(texts))
     if pt.is_list(texts.type):
         counts, items = list_parts(texts)
         is_fixed = pt.is_fixed_size_list(dtype)
         list_type = pa.list_(dtype.value_field) if is_fixed else dtype
-        values = values_of(items, dtype.value_type)
+        values = values_of(items, dtype.value_type, cells)
         lists = build_list(list_type, counts, values, null_mask(texts))
         return cast_storage(lists, dtype) if is_fixed else lists
     is_text = pt.is_string(dtype) or pt.is_large_string(dtype)
     if not is_text:
         trimmed = pc.ascii_trim_whitespace(texts)
         texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
-    return CellReader().values(texts, dtype)
+    return cells.values(texts, dtype)
 
 
 def children_of(elements: Sequence[Element]) -> dict[str, tuple[list[int], list[Group]]]:

@@ -165,3 +165,19 @@ def test_other_types_in_another_file_need_fields(tmp_path: Path) -> None:
         {"zip": "1", "t": "2026-01-01T00:00:00.000000"},
         {"zip": "A1", "t": "2026-01-01T10:00:00.000000"},
     ]
+
+
+LOCAL_THEN_ZONED = {
+    "a.csv": b"h\n2024-01-01T00:00:00\n2024-01-01T00:00:00+02:00\n",
+    "a.ndjson": b'{"h":"2024-01-01T00:00:00"}\n{"h":"2024-01-01T00:00:00+02:00"}\n',
+    "a.xml": b"<r><e><h>2024-01-01T00:00:00</h></e><e><h>2024-01-01T00:00:00+02:00</h></e></r>",
+}
+
+
+@pytest.mark.parametrize("name", LOCAL_THEN_ZONED)
+def test_a_text_with_a_zone_is_no_value_of_a_field_without_one(tmp_path: Path, name: str) -> None:
+    content = LOCAL_THEN_ZONED[name]
+    with refuses(InputError, "2024-01-01T00:00:00+02:00"):
+        read(tmp_path, content, name, fields={"h": "TIMESTAMP"})
+    zoned = read(tmp_path, content, name, fields={"h": "TIMESTAMPTZ"})
+    assert [row["h"][:19] for row in zoned] == ["2024-01-01T00:00:00", "2023-12-31T22:00:00"]

@@ -192,6 +192,7 @@ def _opened(
             # All of a file in a store would be fetched for its dictionaries.
             max_codes=how.max_codes if addresses_of(path) is None else 0,
             guesses=guesses and source.correlation_key is None,
+            keeps_zones=True,
             takes_streams=True,
         )
     except UnknownColumnsError as error:
