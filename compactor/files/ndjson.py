@@ -25,8 +25,8 @@ from compactor.files.json_arrays import FieldPath
 from compactor.files.json_columns import JsonColumns, fitted
 from compactor.files.json_items import ItemBytes
 from compactor.files.json_mistakes import FATAL, Mistake, explained, explained_misfit
-from compactor.files.problems import PROBLEMS
-from compactor.files.source import BadRow, Piece, TextBatches, Wanted, beginning
+from compactor.files.problems import PROBLEMS, UnknownColumnsError
+from compactor.files.source import BadRow, Piece, TextBatches, Wanted, beginning, none_good
 from compactor.files.text_values import from_json_texts
 from lsm_fragment import compute as pc
 from lsm_fragment.native.arrays.json_rows import Problem
@@ -117,7 +117,13 @@ class NdjsonBatches(TextBatches[LineBlock]):
         return line_blocks(self.path, self._source, min(self._batch_bytes, block_bytes))
 
     def _learned_schema(self) -> pa.Schema:
-        schema = self._columns.schema()
+        try:
+            schema = self._columns.schema()
+        except UnknownColumnsError:
+            if not self._new_bad:
+                raise
+            message = f"{self.path}: has {none_good(self._bad_rows())}"
+            raise UnknownColumnsError(message) from None
         self.lacks_columns = self._columns.lacks_columns
         return schema
 

@@ -542,6 +542,12 @@ class TextBatches(FileBatches, Generic[Block]):
         self._source.close()
 
 
+def none_good(bad: Sequence[BadRow]) -> str:
+    """Returns the end of a message about files whose rows are all bad, which needs a verb before it."""
+    rows = counted(len(bad), "row")
+    return f"{rows}, none of which can be taken, so the columns are unknown: {bad[0].reason}"
+
+
 def beginning(row: bytes) -> str:
     """Returns the text of a bad row, as far as it is kept."""
     return row[:_KEPT_BYTES].decode(errors="replace")

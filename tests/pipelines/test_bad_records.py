@@ -246,6 +246,20 @@ def test_without_continue_the_first_bad_line_ends_the_run(tmp_path: Path) -> Non
     assert not (tmp_path / "o.ndjson").exists()
 
 
+@pytest.mark.parametrize("pattern", ["a.ndjson", "a.json", "?.ndjson"])
+def test_of_lines_that_are_all_bad_the_first_reason_is_told(tmp_path: Path, pattern: str) -> None:
+    for name in ("a.ndjson", "a.json", "b.ndjson"):
+        (tmp_path / name).write_text("x\ny\n")
+    nodes = {**source_of(tmp_path / pattern), **output_of(tmp_path / "o.ndjson")}
+    with refuses(InputError, "4 rows" if "?" in pattern else "2 rows", "line 1"):
+        run_files(nodes, **tolerant(tmp_path))
+    nodes["s"]["source"]["fields"] = {"n": "INT"}
+    report = run_files(nodes, **tolerant(tmp_path)).run()
+    assert (
+        report.dlq_count == len(lines_of(tmp_path / "bad.ndjson")) == (4 if "?" in pattern else 2)
+    )
+
+
 # --- correlation keys ---
 
 

@@ -20,7 +20,7 @@ from compactor.files.places import addresses_of, matching_paths
 from compactor.files.plain_text import plain_text
 from compactor.files.problems import UnknownColumnsError
 from compactor.files.read import open_table_file
-from compactor.files.source import BadRow, FileBatches, Places, wanted_names
+from compactor.files.source import BadRow, FileBatches, Places, none_good, wanted_names
 from compactor.pipelines.binding import (
     WIDENED,
     WIDENED_TYPE,
@@ -233,6 +233,10 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
             everything.setdefault(field.name, field)
     check_widened(everything, what)
     if not everything and not declared:
+        if bad := [row for file in files for row in file.bad_rows]:
+            raise InputError(
+                f"{what}: {source.path}: the files have {none_good(bad)}, or declare the columns in `fields`"
+            )
         raise InputError(
             f"{what}: {source.path}: the files are empty: name others, or give `fields`"
         )
