@@ -62,12 +62,7 @@ class PipelineRun:
         started = time.perf_counter()
         self._dead_letters_sink = dead_letters_sink
         self._reported = reported
-        try:
-            self._work = RunContext(pipeline, self._stream)
-        except RecursionError:
-            raise ConfigError(
-                "the nodes are chained too deeply: several hundred in a row are too many"
-            ) from None
+        self._work = RunContext(pipeline, self._stream)
         self._nodes = self._work.nodes
         self._opener = opener
         self._readers: dict[str, SourceReader] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -26,6 +27,7 @@ from compactor.pipelines.classify import (
     topological_order,
 )
 from compactor.pipelines.config import Combine, Merge, Node, Output, Pipeline, Source, Transform
+from compactor.pipelines.config.graph import MAX_CHAIN
 from compactor.pipelines.database import Database, database_stage
 from compactor.pipelines.dead_letters import DeadLetters
 from compactor.pipelines.provenance import Batches, full_schema, numbered
@@ -59,6 +61,8 @@ _MAX_CODES: Final = 4_096
 """Let a filter see texts as codes up to this many different ones: it tests each of them once a batch."""
 _STREAM_SECONDS: Final = 1.0
 """Leave a thread behind that still waits for a pipe then: its next row ends it, or the end of the process."""
+_CALLS: Final = 1000 + 20 * MAX_CHAIN
+"""Python's calls within each other, for expressions and the longest chain: an aggregate takes almost 20."""
 _LIGHT_ROW_BYTES: Final = 64
 """Assume rows of this size where their weight is not known yet."""
 
@@ -185,7 +189,9 @@ class RunContext:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Provides local disk and database; on exit stops all threads and releases all memory."""
+        """Provides local disk, database and room for calls; on exit stops all threads and releases all
+        memory."""
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _CALLS))  # stays: other runs may need it
         with (
             closing(LocalDisk()) as self.disk,
             closing(Database(self.budget, self.disk)) as self.database,

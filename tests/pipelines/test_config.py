@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compactor.cli.main import run
 from compactor.errors import ConfigError, InputError, UsageError
 from compactor.pipelines.config import load_pipeline, parse_pipeline
+from compactor.pipelines.config.graph import MAX_CHAIN
 from compactor.pipelines.config.load import EXAMPLES
 from compactor.pipelines.config.nodes import NODES
 from compactor.pipelines.pipeline_run import PipelineRun
@@ -109,6 +112,36 @@ def test_nodes_that_go_round_in_a_circle_are_refused() -> None:
     )
     with refuses(ConfigError):
         parse_pipeline(text, "p.yaml")
+
+
+CHAINED: dict[str, dict[str, Any]] = {
+    "sort": {"by": "n"},
+    "aggregate": {"group_by": ["from"], "columns": {"n": "max(n)"}},
+    "transform": {"filter": "n < 9 AND (n + 1) * 2 < 99"},
+}
+
+
+def chain(kind: str, length: int, path: str) -> dict[str, Any]:
+    """As many nodes as `length` in a row: a source, nodes of a kind, and an output."""
+    nodes = sources("n0")
+    for number in range(1, length - 1):
+        nodes[f"n{number}"] = {kind: {"input": f"n{number - 1}", **CHAINED[kind]}}
+    return nodes | {"out": {"output": {"input": f"n{length - 2}", "path": path}}}
+
+
+@pytest.mark.parametrize("kind", CHAINED)
+def test_the_longest_chain_that_is_taken_runs(kind: str, tmp_path: Path) -> None:
+    nodes = chain(kind, MAX_CHAIN, str(tmp_path / "o.ndjson"))
+    report = run_of(nodes, {"n0": numbered("a", 5)}).run()
+    assert report.outputs["out"].records_written == (1 if kind == "aggregate" else 5)
+
+
+@pytest.mark.parametrize("length", [MAX_CHAIN + 1, 1500])
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_longer_chain_is_refused_before_anything_runs(length: int, step: int) -> None:
+    nodes = list(chain("sort", length, "o.ndjson").items())[::step]
+    with refuses(ConfigError):
+        parse_pipeline(json.dumps({"nodes": dict(nodes)}), "p.yaml")
 
 
 @pytest.mark.parametrize("text", ["", "nodes: {}", "- 1", "nodes: [a]"])

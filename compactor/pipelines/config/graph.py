@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from compactor.errors import ConfigError
 from compactor.pipelines.config.nodes import Node, Output, branches_of, inputs_of
@@ -11,10 +12,12 @@ from compactor.settings.paths import identity
 
 Fail = Callable[[Place, str], ConfigError]
 """Makes the error for a place in the file."""
+MAX_CHAIN: Final = 200
+"""The most nodes in a row: each waits for rows within the calls of those after it."""
 
 
 def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
-    """Raises `fail(...)` for a missing input, rows that go nowhere, or a cycle."""
+    """Raises `fail(...)` for a missing input, rows that go nowhere, a cycle, or a chain that is too long."""
     mistakes = Mistakes()
     provided = {name for key, node in nodes.items() for name in branches_of(key, node)}
     for key, node in nodes.items():
@@ -32,7 +35,7 @@ def check_graph(nodes: Mapping[str, Node], fail: Fail) -> None:
             text = f"node {key!r}: nothing takes its rows; remove it, or name it as an input"
             mistakes.add(fail(("nodes", key), text))
     mistakes.check()
-    _check_acyclic(nodes, fail)
+    _check_chains(nodes, fail)
 
 
 def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail) -> None:
@@ -49,17 +52,26 @@ def check_places(nodes: Mapping[str, Node], dead_letter: str | None, fail: Fail)
     mistakes.check()
 
 
-def _check_acyclic(nodes: Mapping[str, Node], fail: Fail) -> None:
-    done: set[str] = set()
+def _check_chains(nodes: Mapping[str, Node], fail: Fail) -> None:
+    lengths: dict[str, int] = {}
 
-    def visit(key: str, path: tuple[str, ...]) -> None:
+    def length(key: str, path: tuple[str, ...]) -> int:
+        """Returns how many nodes there are from a source to this one. path: the nodes after it."""
         if key in path:
             circle = " -> ".join((*path[path.index(key) :], key))
             raise fail(("nodes", key), f"nodes go round in a circle: {circle}")
-        if key not in done:
-            for name in inputs_of(nodes[key]):
-                visit(name.split(".")[0], (*path, key))
-            done.add(key)
+        if key not in lengths and len(path) < MAX_CHAIN:
+            inputs = [name.split(".")[0] for name in inputs_of(nodes[key])]
+            lengths[key] = 1 + max((length(name, (*path, key)) for name in inputs), default=0)
+        if lengths.get(key, MAX_CHAIN + 1) > MAX_CHAIN:
+            text = (
+                f"node {key!r}: a chain of more than {MAX_CHAIN} nodes, from a source to an output"
+            )
+            raise fail(
+                ("nodes", key),
+                f"{text}: compute more in each node, or divide it into several pipelines",
+            )
+        return lengths[key]
 
     for key in nodes:
-        visit(key, ())
+        length(key, ())
