@@ -9,17 +9,24 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from compactor.errors import UsageError
 from compactor.files.places import STREAM, Unfinished, addresses_of
 from compactor.files.staging import StagedFile, Staging
 from compactor.files.whole import check_target, checked_target
 
 
 def check_place(path: str) -> None:
-    """Raises `UsageError` for a path or an address that cannot be a file."""
+    """Raises `UsageError` for a path or an address that cannot be a file, and a closed standard output."""
     if (served := addresses_of(path)) is not None:
         served.check_target(path)
     elif path != STREAM:
         check_target(path)
+    elif (
+        getattr(sys.stdout, "buffer", None) is None
+    ):  # programs may replace it by one for text alone
+        raise UsageError(
+            "standard output is closed, or takes no bytes: name a file in place of `-`"
+        )
 
 
 def begin(path: str, staging: Staging | None = None) -> Unfinished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from compactor.errors import CompactorError, ConfigError
+from compactor.errors import CompactorError, ConfigError, UsageError
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import check_pipeline, run_pipeline
 from tests.pipelines.support import lines_of
@@ -218,6 +219,21 @@ def test_settings_of_streams_are_checked(nodes: dict[str, Any]) -> None:
     parse_pipeline(json.dumps({"nodes": good}), "p.json")
     with refuses(ConfigError, "p.json, line 1: node"):
         parse_pipeline(json.dumps({"nodes": good | nodes}), "p.json")
+
+
+@pytest.mark.parametrize("replaced", [None, io.StringIO()], ids=["closed", "for text alone"])
+def test_an_output_to_a_standard_output_that_takes_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: io.StringIO | None
+) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "a.csv")}},
+        "o": {"output": {"input": "a", "path": "-", "format": "csv"}},
+    }
+    pipeline = parse_pipeline(json.dumps({"nodes": nodes}), "p.json")
+    monkeypatch.setattr(sys, "stdout", replaced)
+    with refuses(UsageError, "node 'o'"):
+        check_pipeline(pipeline)
 
 
 def test_an_interrupted_run_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
