@@ -18,11 +18,13 @@ from compactor.pipelines.aggregate_calls import Call, parse_call
 from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.carried import carried, restored
 from compactor.pipelines.database import GIVEN, Database, Rows
+from compactor.pipelines.expressions import computing
 from compactor.pipelines.grouped_values import GroupedValues, GroupNumbers, Stream, parts
 from compactor.pipelines.measures import ROW_NUMBER, Measure, is_flat, measure
 from compactor.pipelines.provenance import ROW, Batches
 from compactor.pipelines.sorting import Sorter
 from compactor.pipelines.value_runs import value_runs
+from compactor.predicate.computed import Expression
 from compactor.resources.reservation import Reservation
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import no_rows
@@ -57,7 +59,11 @@ class Grouping:
         self._key_types = [_key_type(schema, key, what) for key in keys]
         self._names = list(columns)
         self._keeps_order = keeps_order or not keys
-        self._arguments = {_column_of(e.text): e for call in calls for e in call.arguments}
+        self._arguments: dict[str, tuple[str, Expression]] = {}
+        """By column of the batches with arguments: the first result that takes it, and its expression."""
+        for name, call in zip(columns, calls, strict=True):
+            for each in call.arguments:
+                self._arguments.setdefault(_column_of(each.text), (name, each))
         self._reads = [[_column_of(e.text) for e in call.arguments] for call in calls]
         self._measures: list[Measure] = [measure(call) for call in calls]
         self.values = self._values_of(calls)
@@ -95,11 +101,13 @@ class Grouping:
     def with_arguments(self, batch: pa.RecordBatch, *kept: str) -> pa.RecordBatch:
         """Returns the keys that are there, the arguments of the functions, and the columns in `kept`.
 
-        Raises `pa.ArrowException` for values outside an argument's domain.
+        Raises `pa.ArrowException` for values outside an argument's domain, naming the result.
         """
         names = [*self._keys, *kept]
         columns = {name: batch.column(name) for name in names if name in batch.schema.names}
-        columns |= {name: argument(batch) for name, argument in self._arguments.items()}
+        for name, (result, argument) in self._arguments.items():
+            with computing(f"column {result!r}"):
+                columns[name] = argument(batch)
         return pa.RecordBatch.from_pydict(columns)
 
     def groups(self, database: Database, node: str, batches: Batches, size: BatchSize) -> Batches:

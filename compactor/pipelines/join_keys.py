@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import ConfigError
+from compactor.pipelines.expressions import computing
 from compactor.pipelines.key_types import common_key_type, comparable
 from compactor.pipelines.provenance import with_columns
 from compactor.predicate.computed import Expression
@@ -50,9 +51,12 @@ class SideKeys:
         return bool(self._computed)
 
     def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Appends the keys. Raises `pa.ArrowException` for values outside an expression's domain."""
+        """Appends the keys. Raises `pa.ArrowException` for values outside an expression's domain, naming the
+        key."""
         columns = [batch.column(name) for name in self._given.names]
-        columns += [comparable(value.of(batch), dtype) for value, dtype in self._computed]
+        for value, dtype in self._computed:
+            with computing(f"key {value.text!r}"):
+                columns.append(comparable(value.of(batch), dtype))
         return with_columns(batch, columns, self.schema)
 
 

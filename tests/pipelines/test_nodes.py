@@ -619,6 +619,26 @@ def test_long_texts_computed_from_one_batch_go_on_in_several(
             },
             "filter: 'n / d': divide by zero",
         ),
+        (
+            {"aggregate": {"input": "a", "columns": {"p": "count", "q": "sum(n / d)"}}},
+            "column 'q': divide by zero",
+        ),
+        *(
+            (
+                {
+                    "combine": {
+                        "probe": "a",
+                        "build": "a",
+                        "on": on,
+                        "how": "semi",
+                        "method": method,
+                    }
+                },
+                "key 'n / d': divide by zero",
+            )
+            for on in ({"n / d": "n"}, {"n": "n / d"})
+            for method in ("hash", "sort_merge")
+        ),
     ],
 )
 def test_what_cannot_be_computed_names_source_row_and_column(
