@@ -22,5 +22,5 @@ def indented(text: str) -> str:
 
 
 def shortened(text: str, characters: int) -> str:
-    """Cuts a text to at most `characters` characters."""
+    """Cuts a text to at most `characters` characters, the last of which says so."""
     return text if len(text) <= characters else text[: characters - 1] + "…"

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
+from compactor.common.escaping import shortened
 from compactor.errors import ConfigError
 from compactor.predicate.computed import Expression, parsed_expression
 from compactor.predicate.sql import SqlError, check_arguments, field_of
@@ -60,7 +61,7 @@ def parse_call(text: str, schema: pa.Schema, what: str) -> Call:
     what: subject of messages.
     """
     text = "count(*)" if _PLAIN_NAME.fullmatch(text) else text
-    what = f"{what}: {text.strip()[:_MAX_SHOWN]}"
+    what = f"{what}: {shortened(text.strip(), _MAX_SHOWN)}"
     tree, condition = parsed_expression(text, what), None
     try:
         if isinstance(tree, exp.Filter):

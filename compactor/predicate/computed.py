@@ -45,7 +45,7 @@ class Expression:
             raise ConfigError(f"{what}: {error}") from None
         except (RecursionError, OverflowError, *OF_VALUES):
             raise ConfigError(
-                f"{what}: {text[:100]!r} is too long, or has a number too large"
+                f"{what}: {shown(text)} is too long, or has a number too large"
             ) from None
         self.type: pa.DataType = self._bound.type
 

@@ -12,6 +12,7 @@ import sqlglot
 from pyarrow import types as pt
 from sqlglot import expressions as exp
 
+from compactor.common.escaping import shortened
 from compactor.predicate.tree import Op
 from lsm_fragment.names import in_quotes
 
@@ -100,7 +101,7 @@ def parsed(text: str) -> exp.Expression:
 
 def shown(text: str) -> str:
     """Returns the text in quotes, cut if it is long."""
-    return repr(text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "...")
+    return repr(shortened(text, _MAX_SHOWN))
 
 
 def _cause(error: sqlglot.errors.SqlglotError) -> str:
@@ -117,7 +118,8 @@ def _cause(error: sqlglot.errors.SqlglotError) -> str:
 def shown_node(node: exp.Expression) -> str:
     """Returns the SQL of a node, cut if it is long."""
     try:
-        return str(node.sql(dialect=_Dialect, normalize_functions=False))[:_MAX_SHOWN_NODE]
+        sql = str(node.sql(dialect=_Dialect, normalize_functions=False))
+        return shortened(sql, _MAX_SHOWN_NODE)
     except sqlglot.errors.SqlglotError:
         return type(node).__name__
 

@@ -151,6 +151,11 @@ def test_no_spelling_of_a_value_is_in_messages_and_explanations(
         ("n = '${SECRET}' AND (", "hunter" * 60),
         ("CAST('${SECRET}' AS INT)", "it''s\\hunter"),
         ('"${SECRET}" > 1', 'hunter""q'),
+        ("lower('${SECRET}') + 1", "hunter" * 60),
+        ("CAST('${SECRET}' AS TIME)", "hunter" * 60),
+        ("strptime('${SECRET}', '%Y')", "hunter" * 60),
+        ("'${SECRET}' -> '$.a'", "hunter" * 60),
+        ("${SECRET}", "DATE 'hunter'"),
     ],
 )
 def test_values_that_messages_cut_or_unescape_are_not_in_them(

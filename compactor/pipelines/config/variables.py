@@ -20,8 +20,9 @@ _REFERENCE: Final = re.compile(
 )
 _MIN_HIDDEN: Final = 4
 """Hide shorter texts only where they stand in quotes: they may be a part of any word."""
-_CUT: Final = "..."
-"""Ends a text that a message has only the beginning of."""
+_CUT: Final = re.compile(r"(?=\.\.\.|…)")
+"""Finds where a text ends that a message has only the beginning of."""
+_QUOTED: Final = re.compile(r"""'((?:[^']|'')+)'|"((?:[^"]|"")+)\"""")
 
 
 class Variables:
@@ -64,8 +65,8 @@ class Variables:
 
     def _without_beginnings(self, text: str) -> str:
         """Returns the text with references in place of beginnings of values that are cut."""
-        *cut, last = text.split(_CUT)
-        return _CUT.join([*map(self._without_end, cut), last])
+        *cut, last = _CUT.split(text)
+        return "".join([*map(self._without_end, cut), last])
 
     def _without_end(self, text: str) -> str:
         """Returns the text with a reference in place of a value's beginning at its end."""
@@ -127,8 +128,11 @@ class Variables:
                 f"${{{name}:-value}}",
             )
         names.append(name)
-        if len(value) >= _MIN_HIDDEN:
-            self._shown.setdefault(value, f"${{{name}}}")
+        # SQL is also shown in another form, which has its texts and quoted names.
+        quoted = ("".join(found) for found in _QUOTED.findall(value))
+        for part in (value, *quoted):
+            if len(part) >= _MIN_HIDDEN:
+                self._shown.setdefault(part, f"${{{name}}}")
         return value
 
 

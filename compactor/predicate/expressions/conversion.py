@@ -7,6 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.escaping import shortened
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
 from lsm_fragment.arrays.decimals import decimal_floats
@@ -19,6 +20,7 @@ from lsm_fragment.failing import null_where_failing
 from lsm_fragment.value_errors import OF_VALUES
 
 _ZONED: Final = r"(Z|z|[-+][0-9]{2}(:?[0-9]{2})?)$"
+_MAX_SHOWN: Final = 60
 _SOME_DAY: Final = "1970-01-01 "
 _CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?$"
 
@@ -69,7 +71,7 @@ def _of_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         is_clock = pc.match_substring_regex(texts, _CLOCK)
         if (wrong := texts.filter(pc.invert(is_clock))) and len(wrong):
             raise pa.ArrowInvalid(
-                f"{wrong[0].as_py()[:60]!r} is not a time of day, as in '08:30:00'"
+                f"{shortened(wrong[0].as_py(), _MAX_SHOWN)!r} is not a time of day, as in '08:30:00'"
             )
         days = pc.binary_join_element_wise(_SOME_DAY, texts.cast(pa.string()), "")
         return days.cast(pa.timestamp(dtype.unit)).cast(dtype)
@@ -96,7 +98,9 @@ def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     elif pt.is_floating(array.type):
         is_infinite = pc.and_not(is_infinite, pc.is_inf(array))
     if len(wrong := array.filter(is_infinite)):
-        raise pa.ArrowInvalid(f"{str(wrong[0])[:60]} is beyond the values of {dtype}")
+        raise pa.ArrowInvalid(
+            f"{shortened(str(wrong[0]), _MAX_SHOWN)} is beyond the values of {dtype}"
+        )
     return found
 
 

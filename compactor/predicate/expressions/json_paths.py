@@ -11,6 +11,7 @@ from sqlglot import expressions as exp
 from sqlglot import jsonpath
 from sqlglot.errors import SqlglotError
 
+from compactor.common.escaping import shortened
 from compactor.predicate.expressions.texts import row_by_row
 
 Step = str | int
@@ -61,7 +62,7 @@ def _at(path: pa.Scalar, shown: Callable[[msgspec.Raw], str | None]) -> Callable
                 value = None if value is None else _child(value, step)
             return None if value is None else shown(value)
         except _NO_JSON as error:
-            raise pa.ArrowInvalid(f"{text[:_MAX_SHOWN]!r} is no JSON: {error}") from None
+            raise pa.ArrowInvalid(f"{shortened(text, _MAX_SHOWN)!r} is no JSON: {error}") from None
 
     return call
 

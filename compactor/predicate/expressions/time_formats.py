@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.common.escaping import shortened
 from compactor.predicate.expressions.moments import check_years, date_trunc, part
 from compactor.predicate.expressions.sizes import check_size
 from compactor.predicate.expressions.texts import row_by_row
@@ -66,7 +67,7 @@ def strptime(texts: Any, form: pa.Scalar) -> Any:
             return datetime.strptime(value, text)
         except ValueError as error:
             raise pa.ArrowInvalid(
-                f"{value[:60]!r} is not of the format {text!r}: {error}"
+                f"{shortened(value, 60)!r} is not of the format {text!r}: {error}"
             ) from None
 
     return row_by_row(read, _MICROSECONDS)(texts)
