@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from compactor.common.message import Message
@@ -29,6 +29,18 @@ def at_setting(pipeline: Pipeline, name: str) -> Iterator[None]:
     except CompactorError as error:
         if (place := pipeline.place_of(name)) is not None:
             error.args = (Message(f"{place}: ", error.message),)
+        raise
+
+
+@contextmanager
+def naming(published: Sequence[str]) -> Iterator[None]:
+    """Adds the outputs that are published to errors that the block raises, if there are any."""
+    try:
+        yield
+    except CompactorError as error:
+        if published:
+            names = ", ".join(map(repr, published))
+            error.args = (Message(error.message, f"; published before, and in place, are {names}"),)
         raise
 
 

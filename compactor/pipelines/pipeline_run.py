@@ -32,7 +32,7 @@ from compactor.pipelines.config import (
     inputs_of,
 )
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
-from compactor.pipelines.located import at_node, at_setting, rows_at
+from compactor.pipelines.located import at_node, at_setting, naming, rows_at
 from compactor.pipelines.nodes import output, route, source
 from compactor.pipelines.nodes.rows import bound, rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
@@ -197,7 +197,7 @@ class PipelineRun:
 
     def run(self) -> RunReport:
         """Runs the pipeline. On `CompactorError`, and on `TypesDifferError` if sources may have guesses, no
-        output contains anything of this run."""
+        output contains anything of this run, except those that the message names as published."""
         started = time.perf_counter()
         work = self._work
         with ExitStack() as whole, ExitStack() as stack:
@@ -225,9 +225,11 @@ class PipelineRun:
             self._settle()
             whole.enter_context(interrupts.deferred())  # the dead letters appear last
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
+            published: list[str] = []
             for each in sorted(outputs, key=lambda each: not each.is_table):
-                with at_node(work.pipeline, each.name):
+                with at_node(work.pipeline, each.name), naming(published):
                     each.publish()
+                published.append(each.name)
         work.report.scan_seconds = dict(work.scan_clock.seconds)
         work.report.node_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes

@@ -13,6 +13,7 @@ from compactor.files.write import StagedSink
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Output, Pipeline
 from compactor.pipelines.dead_letters import opened_dead_letters
+from compactor.pipelines.located import naming
 from compactor.pipelines.nodes.output import open_sink, written_schema
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed
@@ -60,7 +61,8 @@ def write_outputs(
     schemas: by edge. feeds: by output, in row order. staging: store of the parts; None if there are none.
     Raises `CompactorError`.
     """
-    written: list[StagedSink] = []
+    written: dict[str, StagedSink] = {}
+    published: list[str] = []
     with ExitStack() as whole, ExitStack() as files:
         letters = files.enter_context(opened_dead_letters(pipeline))
         if letters is not None:
@@ -80,7 +82,7 @@ def write_outputs(
                         for batch in part_rows(staging, rows.part):
                             file.write(batch)
             file.finish()
-            written.append(file)
+            written[name] = file
         whole.enter_context(interrupts.deferred())  # the dead letters appear last
         for name, table in tables.items():
             entries = [
@@ -89,6 +91,10 @@ def write_outputs(
                 for rows in results.written(feed)
                 for entry in rows.entries
             ]
-            commit_fragments(table.log, table.snapshot, table.plan, entries)
-        for file in written:
-            file.publish()
+            with naming(published):
+                commit_fragments(table.log, table.snapshot, table.plan, entries)
+            published.append(name)
+        for name, file in written.items():
+            with naming(published):
+                file.publish()
+            published.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import CompactorError
+from compactor.files.staging import StagedFile
 from compactor.pipelines.config import load_pipeline
 from compactor.pipelines.phases import run_pipeline
 from tests.support.wording import refuses
@@ -132,6 +134,24 @@ def test_a_mistake_of_an_output_is_told_with_file_line_and_node(mistake: str, fo
     name = "maps" if "maps" in output else "a"
     text = f"nodes:\n  {name}: {{source: {{path: {path}}}}}\n  o: {{output: {output}}}\n"
     _refused(text, "p.yaml, line 3: node 'o': ")
+
+
+def test_a_failed_move_is_told_with_the_outputs_that_are_in_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = StagedFile.publish
+
+    def failing(file: StagedFile, target: Path) -> None:
+        if target.name == "2.csv":
+            raise OSError(errno.EPERM, "Operation not permitted")
+        publish(file, target)
+
+    monkeypatch.setattr(StagedFile, "publish", failing)
+    outputs = [f"  o{n}: {{output: {{input: a, path: {n}.csv}}}}" for n in range(4)]
+    Path("p.yaml").write_text("\n".join(["nodes:", f"  a: {{{A}}}", *outputs, ""]))
+    with refuses(CompactorError, "p.yaml, line 5: node 'o2': ", "'o0', 'o1'"):
+        run_pipeline(load_pipeline("p.yaml"))
+    assert [n for n in range(4) if Path(f"{n}.csv").exists()] == [0, 1]
 
 
 def test_a_row_of_several_files_is_told_with_its_file(folder: Path) -> None:
