@@ -62,7 +62,10 @@ docs/reference/pipelines.md has all settings. The exit code is 2 if bad records 
 @log_options
 @metrics_options
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on stdout after the run."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on stdout after the run; not with --check and --explain.",
 )
 def run_command(
     pipeline: str,
@@ -85,6 +88,8 @@ def run_command(
         raise UsageError("--check: leave it out, since --explain checks too")
     if shape != "text" and not explains:
         raise UsageError("--format: give it with --explain")
+    if as_json and (explains or checks):
+        raise UsageError("--json: leave it out, since nothing runs; --explain takes --format json")
     with loaded.variables.hidden():
         if explains or checks:
             check_pipeline(loaded)

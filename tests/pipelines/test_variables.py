@@ -300,10 +300,14 @@ def test_mistakes_are_found_with_file_line_and_node_before_a_run(
     assert {p.name for p in tmp_path.iterdir()} == {"in.ndjson", "in.txt", "p.yaml"}
 
 
-def test_check_and_explain_exclude_each_other(tmp_path: Path, ran: Callable[..., Done]) -> None:
+def test_check_and_explain_exclude_each_other_and_the_report_of_a_run(
+    tmp_path: Path, ran: Callable[..., Done]
+) -> None:
     (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
     file = written(tmp_path, copying("in.ndjson"))
     assert ran(str(file), "--check", "--explain").exit_code == 2
+    for option in ("--check", "--explain"):
+        assert ran(str(file), option, "--json").exit_code == 2
 
 
 def test_the_pipeline_of_the_reference_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
