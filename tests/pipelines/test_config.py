@@ -336,6 +336,11 @@ SEVERAL = {
         "  out: {output: {input: v, path: o.ndjson}}\n  p: {output: {input: b, path: p.ndjson}}\n",
         ["line 4: node 'v': ", "line 5: node 'b': sort column 'x'"],
     ),
+    "settings of the pipeline": (
+        "nodes:\n  a: {source: {pth: a.ndjson}}\n  out: {output: {input: a, pth: o.ndjson}}\n"
+        "batch_size: 0\non_error: ignore\ninit: [out]\n",
+        ["line 2: node 'a'", "line 3: node 'out'", "line 4: ", "line 5: "],  # `init` may be right
+    ),
     "table": (
         "nodes:\n  a: {source: {path: a.ndjson}}\n  b: {sort: {input: a, by: x}}\n"
         "  t: {source: {table: none}}\n  out: {output: {input: b, path: o.ndjson}}\n"

@@ -75,10 +75,14 @@ def _checked(document: Document) -> Pipeline:
     for key, value in raw.items():
         with mistakes.noted():
             nodes[key] = placed(_at_instant(_node(key, value, document), instant), folder)
-    mistakes.check()
     if isinstance(letters := settings.get("dead_letter"), str):
         settings["dead_letter"] = from_folder(letters, folder)
-    pipeline = _validated(Pipeline, settings | {"nodes": nodes}, (), "the pipeline", fail)
+    given = settings | {"nodes": nodes}
+    if len(nodes) < len(raw):
+        given.pop("init", None)  # it may name outputs that have mistakes
+    with mistakes.noted():
+        pipeline = _validated(Pipeline, given, (), "the pipeline", fail)
+    mistakes.check()
     settings_with_places = [("dead_letter",), *(("nodes", key) for key in nodes)]
     pipeline._places.update({each: document.place_of(each) for each in settings_with_places})
     check_graph(nodes, fail)
