@@ -297,6 +297,16 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "A single file without rows needs `fields`": (
         "test_text_sources::test_a_single_file_without_rows_has_the_declared_columns",
     ),
+    "and so does NDJSON whose lines are all bad": (
+        "test_bad_records::test_of_lines_that_are_all_bad_the_first_reason_is_told",
+    ),
+    "If a disk or store fails at this last step": (
+        "test_messages::test_a_failed_move_is_told_with_the_outputs_that_are_in_place",
+    ),
+    "cycles, chains of more than 200 nodes,": (
+        "test_config::test_a_longer_chain_is_refused_before_anything_runs",
+        "test_config::test_the_longest_chain_that_is_taken_runs",
+    ),
     "it is the wider. Other differences need `fields`": (
         "test_text_sources::test_other_types_in_another_file_need_fields", GRAPHS,
     ),
