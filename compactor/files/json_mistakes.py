@@ -68,9 +68,8 @@ def explained(mistake: Mistake, line: bytes, arrays: JsonArrays, field: pa.Field
             return f"field {path!r} {_INTEGERS}: write them as strings"
         case Problem.CONFLICT:
             traits = arrays.rows.traits(mistake.node) if _is_known(mistake.node, arrays) else 0
-            earlier = "of another type before that in its line"
-            if traits:
-                earlier = f"{_kind(traits)} in the lines before"
+            # That is in lines or items before, or in the same one.
+            earlier = f"{_kind(traits)} before" if traits else "of another type before"
             kind = _kind(mistake.traits)
             return f"field {path!r} is {kind} here and {earlier}: make it one type throughout"
     return _not_one_object(line, mistake.at)
