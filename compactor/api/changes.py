@@ -60,8 +60,8 @@ class Changes(RowStream):
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Reads batches from the beginning.
 
-        Raises `UsageError` once it reaches a version whose changes are not known; `DataError`, `FormatError`,
-        `StoreError` while reading.
+        Raises `UsageError` first of all if the changes of a version are not known; `DataError`,
+        `FormatError`, `StoreError` while reading.
         """
         self.report = ScanReport()
         return read_changes(

@@ -85,12 +85,7 @@ def planned_changes(
         live.update((entry.key, entry) for entry in changes.adds)
         if not may_change:
             continue
-        if changes.operation is Operation.DROP:
-            raise UsageError(
-                f"version {version.number} gave up a fragment that was damaged or gone, and what rows it had "
-                f"is not known: read changes until version {version.number - 1}, and since version "
-                f"{version.number}"
-            )
+        check_known(version)
         if table.rows.merges:
             yield _merged(version.number, table, (removed, before), (changes.adds, live))
         elif changes.operation in _MAY_EXPIRE_ROWS:
@@ -99,6 +94,16 @@ def planned_changes(
             yield from _expired(version, table, removed, ours)
         else:
             yield _apart(version.number, removed, changes.adds)
+
+
+def check_known(version: Version) -> None:
+    """Raises `UsageError` for a version whose changes are not known."""
+    if version.changes.operation is Operation.DROP:
+        raise UsageError(
+            f"version {version.number} gave up a fragment that was damaged or gone, and what rows it had "
+            f"is not known: read changes until version {version.number - 1}, and since version "
+            f"{version.number}"
+        )
 
 
 def _may_change(changes: Changes, table: TableMetadata) -> bool:

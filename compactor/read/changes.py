@@ -5,7 +5,7 @@ Each version's rows are read as a scan reads them: rows that came are a scan of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -14,7 +14,13 @@ from msgspec.structs import replace
 
 from compactor.errors import UsageError, VersionNotFoundError
 from compactor.predicate.tree import And, Predicate
-from compactor.read.change_plan import Change, StoredRows, VersionChange, planned_changes
+from compactor.read.change_plan import (
+    Change,
+    StoredRows,
+    VersionChange,
+    check_known,
+    planned_changes,
+)
 from compactor.read.merged_changes import MergedChanges, merged_changes
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
@@ -100,7 +106,7 @@ def read_changes(
     store: Store,
     since: Snapshot,
     until: Snapshot,
-    versions: Iterable[Version],
+    versions: Sequence[Version],
     columns: Sequence[str] | None = None,
     where: Predicate | None = None,
     report: ScanReport | None = None,
@@ -111,8 +117,12 @@ def read_changes(
 
     Within a version rows that went come before rows that came, each in sort order; merged rows are in the
     order of their keys, that of before in front of that of after. columns, where, report, threads: see
-    `scan`. Raises what `scan` and `planned_changes` raise.
+    `scan`. Raises what `scan` and `planned_changes` raise, and for a version whose changes are not known
+    before it reads anything.
     """
+    for version in versions:
+        # First of all, since what was given up is damaged or gone, and rows of earlier versions need it.
+        check_known(version)
     table = until.table
     schema = changes_schema(table, columns)
     names = schema.names[: -len(_ADDED)]

@@ -25,6 +25,7 @@ from compactor.read.stored_rows import stored_rows
 from compactor.read.stretches import Part, stretches_of, whole_fragments
 from compactor.read.wanted import Wanted, scan_schema, stored_schema, wanted_rows
 from compactor.stores.base import Store
+from compactor.table.damage import damage_explained
 from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
@@ -75,7 +76,7 @@ def batches(
     if limit == 0:
         return
     left = limit
-    with thread_pool_of(threads) as pool:
+    with damage_explained(), thread_pool_of(threads) as pool:
         for read in in_order(steps, pool, AHEAD_BYTES):
             batch = read if left is None else read.slice(0, left)
             if not batch.num_rows:

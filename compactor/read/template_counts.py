@@ -26,6 +26,7 @@ from compactor.read.template_tally import EXAMPLE_CHARACTERS, TemplateTally
 from compactor.read.templated_column import TemplatedColumn
 from compactor.read.wanted import rule_of_readers, scan_schema, stored_schema, wanted_rows
 from compactor.stores.base import Store
+from compactor.table.damage import damage_explained
 from compactor.table.snapshot import Snapshot
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.dividing import split, split_into_few
@@ -102,7 +103,7 @@ def _stored(
                 size = reader.held_bytes(group, [name])
                 yield Step(partial(_of_group, reader, group, name), size)
 
-    with thread_pool_of(threads) as pool:
+    with damage_explained(), thread_pool_of(threads) as pool:
         yield from in_order(steps(), pool, AHEAD_BYTES)
 
 

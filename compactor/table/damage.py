@@ -1,10 +1,21 @@
-"""Says what is wrong with a fragment that is not what the log describes."""
+"""Says what is wrong with a fragment that is damaged or not what the log describes, and what to do."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
 
+from compactor.common.message import Message
 from compactor.errors import DamagedInputError
+from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError, OrderError
+
+_WAYS_OUT: Final = (
+    ": restore it from a backup or the bucket's versions. Without one, put the fragment in quarantine "
+    "(`compactor quarantine`). Then queries, exports and deletions may leave it out (`--skip-missing`, "
+    "skip_missing in Python and Spark), or its rows may be given up (`compactor drop-fragment`)"
+)
+"""Errors of the format know no settings that a front would name, so this has the names of all fronts."""
 
 
 class _Rows(Protocol):
@@ -15,6 +26,21 @@ class _Rows(Protocol):
 
     @property
     def row_hash(self) -> int: ...
+
+
+@contextmanager
+def damage_explained() -> Iterator[None]:
+    """Adds what to do to errors about a damaged fragment of a table.
+
+    It is for those that read rows: a compaction puts the fragment in quarantine by itself, and `verify` lists
+    faults.
+    """
+    try:
+        yield
+    except (CorruptFragmentError, NotAFragmentError, OrderError, DamagedInputError) as error:
+        if error.name:
+            error.args = (Message(error.args[0], _WAYS_OUT),)
+        raise
 
 
 def check_is_logged(

@@ -32,6 +32,7 @@ from compactor.read.read_reports import ScanReport
 from compactor.read.steps import Step, in_order
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
+from compactor.table.damage import damage_explained
 from compactor.table.deletions import Deleted, read_deletion
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.metadata import TableMetadata
@@ -122,6 +123,7 @@ class Search:
             return snapshot
         return without_unreadable(self.store, snapshot, self._where, left_out)
 
+    @damage_explained()
     def look(self, snapshot: Snapshot) -> list[MatchedRows]:
         """Returns the fragments with rows to delete, ordered by object key."""
         self.left_out = ScanReport()

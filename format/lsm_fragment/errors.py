@@ -66,7 +66,8 @@ class CorruptFragmentError(FormatError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Default pickling of exceptions (in Spark tasks) drops keyword-only arguments.
-        return _rebuild, (self.cause, self.name, self.offset, self.column)
+        # `args` hold the message, to which readers of a table add what to do.
+        return _rebuild, (self.cause, self.name, self.offset, self.column), {"args": self.args}
 
 
 def _rebuild(cause: str, name: str, offset: int | None, column: str | None) -> CorruptFragmentError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Operation, Quarantine
 from compactor.write.ingest import IngestOptions
 from compactor.write.lost_fragments import drop_fragment
+from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError
 from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
@@ -37,6 +39,7 @@ READERS: dict[str, Read] = {
     "delete": lambda t: t.delete("text = 'row 3'"),
     "delete of a dry run": lambda t: t.delete("k >= 0", dry_run=True),
 }
+WAYS_OUT = ("backup", "`compactor quarantine`", "--skip-missing", "`compactor drop-fragment`")
 
 
 def rows_of(first: int, count: int = 10) -> pa.Table:
@@ -334,6 +337,32 @@ def test_a_compaction_of_what_is_given_up_meanwhile_is_void(store: MemoryStore) 
 
 
 @pytest.mark.parametrize("reader", READERS)
+def test_a_reader_says_what_to_do_about_a_damaged_fragment(store: MemoryStore, reader: str) -> None:
+    table, (_, bad, _) = filled(store)
+    store.objects[bad] = b"another file".ljust(len(store.objects[bad]))
+    with refuses(NotAFragmentError, bad, *WAYS_OUT):
+        READERS[reader](table)
+
+
+def test_a_merging_reader_says_what_to_do_about_a_damaged_fragment(store: MemoryStore) -> None:
+    table, (_, bad, _) = filled(store, RowPolicy(RowKind.LAST))
+    store.objects[bad] = store.objects[bad][:-9] + bytes(9)
+    for reader in READERS.values():
+        with refuses(CorruptFragmentError, bad, *WAYS_OUT) as told:
+            reader(table)
+        assert str(told.value).count("restore it") == 1
+
+
+def test_what_to_do_about_damage_comes_through_a_process(store: MemoryStore) -> None:
+    table, (_, bad, _) = filled(store)
+    store.objects[bad] = store.objects[bad][:-9] + bytes(9)
+    with refuses(CorruptFragmentError, *WAYS_OUT) as told:
+        table.scan().to_table()
+    copy = pickle.loads(pickle.dumps(told.value))
+    assert str(copy) == str(told.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_a_fragment_replaced_by_another_of_its_size_is_no_fragment_of_the_log(
     store: MemoryStore, reader: str
 ) -> None:
@@ -342,7 +371,8 @@ def test_a_fragment_replaced_by_another_of_its_size_is_no_fragment_of_the_log(
     sizes = {entry["size_bytes"] for entry in table.fragments().to_pylist()[1:]}
     assert len(sizes) == 1, "the fragments differ in size, which tells them apart anyway"
     store.objects[replaced] = store.objects[other]
-    with refuses(DamagedInputError, replaced, "its footer says 10 rows", "the table's log") as told:
+    cause = ("its footer says 10 rows", "the table's log")
+    with refuses(DamagedInputError, replaced, *cause, *WAYS_OUT) as told:
         READERS[reader](table)
     assert told.value.exit_code == 3
 
