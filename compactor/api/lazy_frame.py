@@ -24,13 +24,7 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
     Raises `UsageError` without Polars, or for a type that it lacks.
     """
     with needing("Polars", "to_polars", "polars"):
-        import polars as pl
         from polars.io.plugins import register_io_source
-
-    def frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
-        frame = pl.from_arrow(rows)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
 
     def frames(
         columns: list[str] | None, predicate: Any, rows: int | None, _batch_rows: int | None
@@ -39,7 +33,7 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
         is_pushed = predicate is not None and rows is None
         where = polars_filter.condition_of(predicate, view.schema) if is_pushed else None
         for batch in pushed(view, columns, where):
-            frame = frame_of(batch)
+            frame = _frame_of(batch)
             if rows is not None:
                 frame = frame.head(rows)
                 rows -= len(frame)
@@ -47,8 +41,30 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
             if rows == 0:
                 return
 
-    try:
-        schema = frame_of(view.schema.empty_table()).schema
-    except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise UsageError(f"to_polars: {error}") from None
+    schema = {field.name: _polars_type(field) for field in view.schema}
     return register_io_source(frames, schema=schema, is_pure=True)
+
+
+def _frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _polars_type(field: pa.Field) -> pl.DataType:
+    """Returns the type of a column in Polars. Raises `UsageError` for a type that it lacks."""
+    import polars as pl
+
+    try:
+        return _frame_of(pa.schema([field]).empty_table()).schema[field.name]
+    except (
+        pa.ArrowException,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,  # of fixed offsets and intervals; it is no `Exception`
+    ):
+        raise UsageError(
+            f"to_polars: column {field.name!r} is {field.type}, which Polars can't read: read the other "
+            "columns by `polars.from_arrow(table.scan([...]).to_table())`"
+        ) from None

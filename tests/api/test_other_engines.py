@@ -23,6 +23,7 @@ from compactor import IngestOptions, RowKind, RowPolicy, Table, WriterOptions
 from compactor.api.dataset import TableDataset, TableScanner
 from compactor.errors import FragmentMissingError, UsageError
 from compactor.predicate.foreign import arrow_filter, polars_filter
+from tests.support.wording import refuses
 
 ROWS: Final = 600
 SMALL_GROUPS: Final = IngestOptions(writer=WriterOptions(max_rows=50))
@@ -421,6 +422,22 @@ def test_what_a_table_can_not_do_as_a_dataset_says_what_can(table: Table, method
 def test_an_unknown_column_is_named(table: Table) -> None:
     with pytest.raises(UsageError, match="gone"):
         table.dataset().to_table(columns=["gone"])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pa.timestamp("us", "+05:30"),
+        pa.month_day_nano_interval(),
+        pa.list_view(pa.int64()),
+    ],
+    ids=str,
+)
+def test_a_column_that_polars_can_not_read_is_named(tmp_path: Path, dtype: pa.DataType) -> None:
+    rows = pa.table({"k": [1], "v": pa.array([None], dtype)})
+    table = Table.create(tmp_path / "t", rows, "k")
+    with refuses(UsageError, "column 'v'", "Polars can't read", "scan"):
+        table.to_polars()
 
 
 def test_filters_see_merged_rows(tmp_path: Path) -> None:
