@@ -14,6 +14,7 @@ from compactor.predicate.expressions.kinds import kind_of
 from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.key_text import condition_of_key
 from compactor.table.metadata import TableMetadata
+from compactor.table.not_null import null_place
 from lsm_fragment.arrays.cast import as_type
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import uncoded_type
@@ -129,7 +130,10 @@ def _fits(found: pa.DataType, column: pa.DataType) -> bool:
 
 def _computed(batch: pa.RecordBatch, assignment: Assignment, table: TableMetadata) -> pa.Array:
     def compute(rows: pa.RecordBatch) -> pa.Array:
-        return as_type(assignment.values(rows), assignment.column.type)
+        values = as_type(assignment.values(rows), assignment.column.type)
+        if (place := null_place(values, assignment.column)) is not None:
+            raise pa.ArrowInvalid(f"{place!r} has a null, which the table does not allow")
+        return values
 
     try:
         return compute(batch)
@@ -145,5 +149,6 @@ def _computed(batch: pa.RecordBatch, assignment: Assignment, table: TableMetadat
     keys = [to_storage(batch.column(name)) for name in names]
     raise DataError(
         f"set: column {assignment.column.name!r} of the row where {condition_of_key(table, keys, row)}: "
-        f"{first_line(error)}; nothing was updated: TRY_CAST and CASE leave such values out"
+        f"{first_line(error)}; nothing was updated: TRY_CAST and CASE leave such values out, "
+        "coalesce replaces nulls"
     )

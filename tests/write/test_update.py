@@ -141,7 +141,7 @@ def test_a_value_that_its_column_cannot_take_is_named_by_its_row(store: MemorySt
         table.update("n >= 4", {"day": "CASE WHEN n = 5 THEN n * 1000000000000 ELSE 1 END"})
     with refuses(DataError, "'n'", '"n" = 2'):
         table.update("day = 1", {"n": "CASE WHEN n = 2 THEN CAST(word AS INT) ELSE 9 END"})
-    with refuses(InputError, "'n'"):
+    with refuses(DataError, "'n' has a null", '"n" = 4', "nothing was updated"):
         table.update("n = 4", {"n": "length(word)"})
     with refuses(InputError, "sort columns"):
         wide = made(MemoryStore(), ROWS, "word")
