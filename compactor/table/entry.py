@@ -200,10 +200,15 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.deletion.rows if self.deletion else 0
 
     @property
+    def needed_objects(self) -> tuple[str, ...]:
+        """Keys of the objects without which it can't be read: the fragment and its deleted rows."""
+        return (self.key, self.deletion.key) if self.deletion else (self.key,)
+
+    @property
     def objects(self) -> tuple[str, ...]:
         """Keys of the fragment, of its deleted rows and of its skip indexes."""
-        beside = (self.deletion, self.skip_index)
-        return (self.key, *(part.key for part in beside if part is not None))
+        needed = self.needed_objects
+        return (*needed, self.skip_index.key) if self.skip_index else needed
 
     @property
     def live_rows(self) -> int:

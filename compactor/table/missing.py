@@ -43,7 +43,7 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
         newest = _newest_without(store, history, key)
         if newest is None:
             raise
-        needing = [e for e in newest.fragments.all() if key in _objects_of(e)]
+        needing = [e for e in newest.fragments.all() if key in e.needed_objects]
         if not needing:
             given_up = _given_up(history, {fragment})
             raise _overtaken(store, key, given_up.get(fragment)) from error
@@ -64,7 +64,7 @@ def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     gone = {
         entry.key: missing
         for entry in snapshot.fragments.all()
-        if (missing := set(_objects_of(entry)) - there)
+        if (missing := set(entry.needed_objects) - there)
     }
     lost = _lost(store, snapshot.version, gone) if gone else set()
     return frozenset(snapshot.quarantine) | lost
@@ -80,7 +80,7 @@ def _lost(store: Store, version: int, gone: Mapping[str, set[str]]) -> Set[str]:
     needed = {
         key
         for key, missing in gone.items()
-        if key in newest.fragments and missing.intersection(_objects_of(newest.fragments[key]))
+        if key in newest.fragments and missing.intersection(newest.fragments[key].needed_objects)
     }
     return needed | _given_up(history, gone.keys() - needed).keys()
 
@@ -116,10 +116,6 @@ def _given_up(history: History, fragments: Set[str]) -> dict[str, Version]:
     except CompactorError:
         pass
     return found
-
-
-def _objects_of(entry: FragmentEntry) -> tuple[str, ...]:
-    return (entry.key, entry.deletion.key) if entry.deletion else (entry.key,)
 
 
 def _overtaken(store: Store, key: str, dropping: Version | None) -> OvertakenError:

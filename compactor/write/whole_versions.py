@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from typing import Final
 
 from compactor.common.counts import counted
 from compactor.errors import VersionNotFoundError
@@ -12,10 +14,16 @@ from compactor.table.object_names import DATA_PREFIX
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Version
 
+_log: Final = logging.getLogger(__name__)
+
 
 def check_whole(log: CommitLog, target: Snapshot) -> None:
-    """Raises `VersionNotFoundError` if an object of a version is gone. Lists the objects of the table."""
+    """Raises `VersionNotFoundError` if an object that a version needs is gone. Lists the table's objects.
+
+    Only warns of lost skip indexes: queries do without.
+    """
     there = {info.key for info in log.store.list(DATA_PREFIX)}
+    _warn_of_lost_indexes(log.store.url, target, there)
     lost = {entry.key: gone for entry in target.fragments.all() if (gone := _gone(entry, there))}
     if not lost:
         return
@@ -35,9 +43,23 @@ def check_whole(log: CommitLog, target: Snapshot) -> None:
     )
 
 
+def _warn_of_lost_indexes(url: str, target: Snapshot, there: set[str]) -> None:
+    indexes = [e.skip_index.key for e in target.fragments.all() if e.skip_index is not None]
+    if lost := [key for key in indexes if key not in there]:
+        _log.warning(
+            "%s/%s: this object is gone, and skip indexes of version %d with it (those of %s): queries do "
+            "without, and read more; a compaction that rewrites the fragments makes them anew, such as "
+            "`compactor compact --strategy full`",
+            url,
+            min(lost),
+            target.version,
+            counted(len(lost), "fragment"),
+        )
+
+
 def _gone(entry: FragmentEntry, there: set[str]) -> str | None:
-    """Returns the first object of a fragment that is gone, if any."""
-    return next((key for key in entry.objects if key not in there), None)
+    """Returns the first needed object of a fragment that is gone, if any."""
+    return next((key for key in entry.needed_objects if key not in there), None)
 
 
 def _first_whole(lost: Iterable[str], versions: Iterable[Version], there: set[str]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compactor import Policy, Strategy, Table
+from compactor import IngestOptions, Policy, SkipKind, SkipSpec, Strategy, Table
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import (
@@ -509,6 +509,29 @@ def test_the_object_of_deleted_rows_is_asked_for_too(store: MemoryStore) -> None
     with refuses(VersionNotFoundError, deletes):
         table.restore(version=4)
     assert table.restore(version=3).rows == 30
+
+
+def test_a_lost_skip_index_neither_keeps_a_version_from_coming_back_nor_from_a_tag(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = open_table(store)
+    skips = SkipSpec((("text", SkipKind.BLOOM),))
+    table._ingest(rows_of(0), "k", IngestOptions(skips=skips))
+    table.append(rows_of(10))
+    lost = [key for key in store.objects if key.endswith(".skips")]
+    assert len(lost) == 2
+    for key in lost:
+        del store.objects[key]
+    for act, version in ((lambda: table.tag("good"), 2), (lambda: table.restore(version=1), 1)):
+        caplog.clear()
+        act()
+        [warning] = [record.getMessage() for record in caplog.records]
+        assert lost[0] in warning and f"version {version}" in warning
+        assert "`compactor compact --strategy full`" in warning
+    assert keys_in(table, where="text = 'row 3'") == [3]
+    table.append(rows_of(20))
+    table.compact(policy=FULL)
+    assert all(set(e.objects) <= store.objects.keys() for e in table._snapshot.fragments.all())
 
 
 def test_one_of_version_and_time_is_named(store: MemoryStore) -> None:
