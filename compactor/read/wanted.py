@@ -68,13 +68,18 @@ def rule_of_readers(table: TableMetadata) -> RowRule | None:
 
 
 def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schema:
-    """Returns the schema of a scan with shown names. Raises `UsageError` for an unknown column."""
+    """Returns the schema of a scan with shown names.
+
+    Raises `UsageError` for a column that is unknown or named twice.
+    """
     schema = table.shown_schema
     if columns is None:
         return schema
-    for name in columns:
+    for place, name in enumerate(columns):
         if name not in schema.names:
             raise UsageError(f"no column {name!r}; columns are: {names_text(schema.names)}")
+        if name in columns[:place]:
+            raise UsageError(f"column {name!r} is named twice; name each once")
     return pa.schema([schema.field(name) for name in columns])
 
 

@@ -209,8 +209,8 @@ def _stored(table: TableMetadata, shown: str) -> str:
 def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
     if stored in {column.column for column in table.sort}:
         raise UsageError(
-            f"column {shown!r} is part of the sort schema or of the row policy; it cannot be dropped: create "
-            "another table without it"
+            f"column {shown!r} is part of the sort schema or of the row policy; it cannot be dropped or "
+            "redacted: create another table without it"
         )
     if table.rows.kind is RowKind.AGGREGATE and stored in dict(table.rows.aggregates):
-        raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped")
+        raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped or redacted")

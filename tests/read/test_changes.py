@@ -390,6 +390,9 @@ def test_mistakes_are_refused_before_anything_is_read() -> None:
         table.changes(2, 1)
     with refuses(UsageError, "'none'"):
         table.changes(1, columns=["none"])
+    for read in (lambda names: table.changes(1, columns=names), table.scan):
+        with refuses(UsageError, "'k' is named twice"):
+            read(["k", "k"])
 
 
 def test_a_type_that_was_given_back_by_a_restore_is_refused_with_the_version() -> None:

@@ -295,6 +295,7 @@ def test_times_and_numbers_become_finer_only_where_no_value_can_be_lost(store: M
         Alteration(renames={"n": "email"}),
         Alteration(renames={"n": ""}),
         Alteration(drops=["k"]),
+        Alteration(redacts=["k"]),
         Alteration(renames={"email": "mail"}, drops=["email"]),
         Alteration(drops=["n"], redacts=["n"]),
         Alteration(order=["n", "n"]),
