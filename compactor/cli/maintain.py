@@ -11,6 +11,7 @@ from compactor.common.counts import counted
 from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
 from compactor.table.repair import Meaning, RepairReport, repair
+from compactor.table.version import SEE_REPAIR
 
 _REPAIR_EPILOG = """\b
 Examples:
@@ -51,7 +52,7 @@ def _print_repair(report: RepairReport) -> None:
     done = "put aside" if report.aside else "would be put aside"
     for finding in report.findings:
         what = done if finding.goes_aside else "stays"
-        echo_line(f"{finding.key}: {finding.reason}; {what}")
+        echo_line(f"{finding.key}: {_here(finding.reason)}; {what}")
     if report.given_up:
         given_up = "given up" if report.aside else "would be given up"
         echo_line(
@@ -82,9 +83,14 @@ def _print_repair(report: RepairReport) -> None:
         )
 
 
+def _here(message: str) -> str:
+    """Leaves out the advice to do what was just done."""
+    return message.replace(SEE_REPAIR, "")
+
+
 def _meaning(meaning: Meaning) -> str:
     if meaning.error:
-        return f"can't be read: {meaning.error}"
+        return f"can't be read: {_here(meaning.error)}"
     return (
         f"version {meaning.version}, {counted(meaning.fragments, 'fragment')}, "
         f"{counted(meaning.rows, 'row')}"

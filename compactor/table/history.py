@@ -50,7 +50,7 @@ from compactor.table.object_names import (
     version_key,
 )
 from compactor.table.snapshot import Snapshot, replay
-from compactor.table.version import Version
+from compactor.table.version import SEE_REPAIR, Version
 from lsm_fragment.names import names_text
 from lsm_fragment.threads import ThreadPool
 
@@ -470,7 +470,7 @@ class History:
         return DataError(
             f"{self._store.url}/{version_key(end + 1)}: the log file is missing{there}"
             + "".join(f"; {cause}" for cause in damaged)
-            + ": restore the file from a backup, or look at the log with `compactor repair`"
+            + f": restore the file from a backup{SEE_REPAIR}"
         )
 
     def _unreadable(self, damaged: list[DataError]) -> DataError | StoreError:
@@ -534,7 +534,7 @@ class History:
                 raise _ForeignError(
                     f"{self._store.url}/{version_key(number)}: version {number} of the table belongs here, "
                     f"but this is version {version.number} of {of} table: restore the object from a backup "
-                    "or the bucket's versions, or look at the log with `compactor repair`"
+                    f"or the bucket's versions{SEE_REPAIR}"
                 )
             yield version
 

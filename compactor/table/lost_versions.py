@@ -23,6 +23,7 @@ from compactor.table.object_names import (
     version_key,
 )
 from compactor.table.snapshot import Snapshot
+from compactor.table.version import SEE_REPAIR
 
 
 class LostVersion(Struct, frozen=True):
@@ -88,5 +89,5 @@ def check_no_version_lost(store: ReadOnlyStore, history: History, newest: Snapsh
     if lost is not None:
         raise DataError(
             f"{store.url}/{version_key(lost.number)}: {lost.reason}; restore it from a backup or the "
-            "bucket's versions, or look at the log with `compactor repair`"
+            f"bucket's versions{SEE_REPAIR}"
         )

@@ -18,7 +18,7 @@ from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.history import History, Marks
 from compactor.table.object_names import checkpoint_key, version_key
 from compactor.table.snapshot import Snapshot, replay
-from compactor.table.version import Version
+from compactor.table.version import SEE_REPAIR, Version
 
 
 class Listing(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Proof:
                 self._check_not_overtaken()
                 raise DataError(
                     f"{self._store.url}/{version_key(number)}: the log file is missing; restore it from a "
-                    "backup, or look at the log with `compactor repair`"
+                    f"backup{SEE_REPAIR}"
                 )
 
     def _is_there(self, number: int) -> bool:

@@ -36,6 +36,9 @@ from compactor.table.stored import (
 from compactor.table.tags import Tag
 from lsm_fragment.errors import SchemaError, cause_of
 
+SEE_REPAIR: Final = ", or look at the log with `compactor repair`"
+"""Ends the advice about a damaged log. The repair itself leaves it out."""
+
 
 class Operation(StrEnum):
     INGEST = "ingest"
@@ -236,6 +239,6 @@ class Version(Struct, frozen=True, kw_only=True):
             SchemaError,
         ) as error:
             raise DataError(
-                f"{name}: the log file is damaged ({cause_of(error)}); restore it from a backup, or look at "
-                "the log with `compactor repair`"
+                f"{name}: the log file is damaged ({cause_of(error)}); restore it from a backup"
+                f"{SEE_REPAIR}"
             ) from error
