@@ -254,41 +254,29 @@ class DecodedRows:
             if isinstance(part, _InMemory) and part.may_spill(self._slice_bytes)
         )
 
-    def spill(self) -> int:
-        """Moves rows whose memory is not pinned to disk. Returns how many bytes that frees."""
+    def spill(self, first_rows: int | None = None) -> int:
+        """Moves rows whose memory is not pinned to disk. Returns how many bytes that frees.
+
+        first_rows: moves small slices, too, and so many rows apart from those behind them, so that they come
+        back without others.
+        """
         if self._is_loading:
             return 0
-        freed = 0
-        parts: deque[_InMemory | _OnDisk] = deque()
-        for part in self._parts:
-            if isinstance(part, _InMemory) and part.may_spill(self._slice_bytes):
-                rest = [array.slice(part.position) for array in part.arrays]
-                parts.extend(self._to_disk(rest))
-                freed += part.memory.free()
-            else:
-                parts.append(part)
-        self._parts = parts
-        return freed
-
-    def spill_apart(self, rows: int) -> None:
-        """Moves all rows whose memory is not pinned to disk, small slices too, the first `rows` of them apart
-        from those behind, so that they come back without others."""
+        freed, left = 0, first_rows or 0
+        min_bytes = self._slice_bytes if first_rows is None else 0
         parts: deque[_InMemory | _OnDisk] = deque()
         for index, part in enumerate(self._parts):
-            is_divided = 0 < rows < part.rows
-            held = self._in_memory(index) if is_divided else part
-            first, rows = max(0, min(rows, held.rows)), rows - held.rows
-            if isinstance(held, _InMemory) and not held.memory.is_pinned:
-                for start, count in ((0, first), (first, held.rows - first)):
-                    if count:
-                        at = held.position + start
-                        parts.extend(
-                            self._to_disk([array.slice(at, count) for array in held.arrays])
-                        )
-                held.memory.free()
+            held = self._in_memory(index) if 0 < left < part.rows else part
+            first, left = max(0, min(left, held.rows)), left - held.rows
+            if isinstance(held, _InMemory) and held.may_spill(min_bytes):
+                for start, stop in pairwise(sorted({0, first, held.rows})):
+                    rows = (held.position + start, stop - start)
+                    parts.extend(self._to_disk([array.slice(*rows) for array in held.arrays]))
+                freed += held.memory.free()
             else:
                 parts.append(held)
         self._parts = parts
+        return freed
 
     def clear(self) -> None:
         """Drops all rows."""

@@ -98,7 +98,7 @@ class WaitingKeys:
     def spill_apart(self, counts: I64) -> None:
         """Moves the rows to disk, the first ones of each input apart from those behind them."""
         for source, count in zip(self._sources, counts.tolist(), strict=True):
-            source.spill_apart(count)
+            source.spill(count)
 
     def drop(self, counts: I64) -> None:
         """Takes the first rows of each input; what is pinned of them stays in memory."""
