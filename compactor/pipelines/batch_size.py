@@ -32,17 +32,19 @@ class BatchSize(NamedTuple):
     def joined(
         self, batches: Iterable[pa.RecordBatch], min_rows: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """Joins consecutive batches until they have the rows or the bytes of one, and `min_rows`."""
+        """Joins consecutive batches that fit into one, or have fewer than `min_rows`."""
         waiting: list[pa.RecordBatch] = []
         rows = held_bytes = 0
         for batch in batches:
-            if batch.num_rows:
-                waiting.append(batch)
-                rows += batch.num_rows
-                held_bytes += batch.nbytes
-            if rows >= min_rows and (rows >= self.rows or held_bytes >= self.bytes):
+            if not batch.num_rows:
+                continue
+            fits = rows + batch.num_rows <= self.rows and held_bytes + batch.nbytes <= self.bytes
+            if waiting and rows >= min_rows and not fits:
                 yield concat_rows(waiting)
                 waiting, rows, held_bytes = [], 0, 0
+            waiting.append(batch)
+            rows += batch.num_rows
+            held_bytes += batch.nbytes
         if waiting:
             yield concat_rows(waiting)
 

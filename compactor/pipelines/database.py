@@ -201,7 +201,8 @@ class _Query:
         with closing(self._connection.cursor()) as cursor, closing(reader):
             cursor.register(GIVEN, reader)
             with closing(cursor.sql(sql).to_arrow_reader(rows)) as result:
-                yield from size.joined(result)
+                for batch in size.joined(result):
+                    yield from size.slices(batch)
 
     def _read(self) -> Batches:
         try:

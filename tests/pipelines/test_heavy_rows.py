@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.pipelines.config import parse_pipeline
@@ -31,6 +33,24 @@ def written(path: Path, numbers: list[int]) -> str:
 
 def shuffled(step: int) -> list[int]:
     return [number * step % ROWS for number in range(ROWS)]
+
+
+def test_groups_may_be_heavier_than_the_first_rows(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.parquet", tmp_path / "out.ndjson"
+    texts = ["x" * (8 if number < ROWS // 2 else 20_000) for number in range(ROWS)]
+    rows = pa.table({"i": range(ROWS), "s": texts})
+    pq.write_table(rows, source, row_group_size=300)
+    nodes = {
+        "a": {"source": {"path": str(source)}},
+        **aggregate("max(s)"),
+        "out": {"output": {"input": "n", "path": str(target)}},
+    }
+    document = {"memory": {"limit": f"{LIMIT_MIB}MiB"}, "nodes": nodes}
+    report = PipelineRun(parse_pipeline(json.dumps(document), "test.yaml")).run()
+    with target.open() as lines:
+        found = {row["i"]: row["m"] for row in map(json.loads, lines)}
+    assert found == dict(enumerate(texts))
+    assert report.peak_bytes <= LIMIT_MIB * MIB
 
 
 def first_letters(row: Row) -> Row:
