@@ -77,7 +77,8 @@ class Graph:
 
     def dead_letters(self) -> Counter[Letter]:
         """Returns the dead letters; a sound row of a failed group is one of the first output it comes to."""
-        failed, seen = self._all_failed(), set()
+        failed = self._all_failed()
+        seen = {(source, row) for source, row, _ in self._letters}
         found = Counter(self._letters)
         for name, (_, edge) in self._outputs.items():
             for row in edge.rows:
