@@ -16,7 +16,7 @@ from compactor.resources.disk import LocalDisk
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.joining import concat_storage
 from lsm_fragment.arrays.moves import take
-from lsm_fragment.arrays.sizes import cumulative_bytes
+from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes
 from lsm_fragment.arrays.storage import to_logical, to_storage
 from lsm_fragment.keys.normalised import sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortSchema
@@ -153,10 +153,11 @@ class Sorter:
         columns = self._pool.each(partial(_column_of, self._held), range(len(self._schema)))
         keys = [columns[self._schema.get_field_index(c.column)] for c in self._sort]
         order = stable_order(sort_keys(keys, self._sort))
-        row_bytes = np.zeros(len(order), dtype=np.int64)
-        for column in columns:
-            row_bytes += np.diff(cumulative_bytes(column))
-        for rows in self._batch_size.divided(row_bytes[order]):
+        size, row_bytes = self._batch_size, np.zeros(len(order), dtype=np.int64)
+        if size.rows_of(sum(map(max_row_bytes, columns))) < size.rows:
+            for column in columns:
+                row_bytes += np.diff(cumulative_bytes(column))
+        for rows in size.divided(row_bytes[order]):
             taken = self._pool.each(partial(take, places=order[rows]), columns)
             yield pa.RecordBatch.from_arrays(
                 [to_logical(a, f.type) for a, f in zip(taken, self._schema, strict=True)],
