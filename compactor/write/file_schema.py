@@ -157,7 +157,9 @@ _KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {
     "int": pt.is_integer,
     "float": pt.is_floating,
     "bool": pt.is_boolean,
+    "map": pt.is_map,
     "list": is_list_like,
+    "struct": pt.is_struct,
     "bytes": lambda dtype: _is_bytes(dtype),
 }
 _WIDER: Final = (

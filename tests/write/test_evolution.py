@@ -394,6 +394,27 @@ def test_values_that_conflict_may_go_to_a_column_of_their_own(
     assert [(row["f"], row["f_list"]) for row in rows[2:]] == [(None, [1]), (7.0, None)]
 
 
+def test_values_of_nested_types_go_to_columns_named_after_their_kind(store: MemoryStore) -> None:
+    log = add(store, pa.table({"k": [1], "v": ["x"]}))
+    for value in (
+        pa.array([{"a": 1}]),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        pa.array([[1]]),
+    ):
+        rows = pa.table({"k": pa.array([2]), "v": value})
+        add(store, rows, on_conflict=OnConflict.SPLIT)
+    names = log.refresh().table.shown_schema.names
+    assert names == ["k", "v", "v_struct", "v_map", "v_list"]
+
+
+def test_a_sort_column_of_another_type_is_named_with_both_types_when_others_are_split(
+    store: MemoryStore,
+) -> None:
+    add(store, pa.table({"k": [1], "v": [1]}))
+    with refuses(InputError, "column 'k' is string, the table's is int64"):
+        add(store, pa.table({"k": ["x"], "v": [1]}), on_conflict=OnConflict.SPLIT)
+
+
 def test_what_orders_or_adds_up_rows_is_never_made_text(store: MemoryStore) -> None:
     policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("n", RowFunction.SUM),))
     log = add(store, pa.table({"k": [1], "n": [1], "l": [[1]]}), rows=policy)

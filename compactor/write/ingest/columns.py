@@ -28,7 +28,10 @@ class StoredNames:
         if table is not None and on_conflict is OnConflict.SPLIT:
             in_table = with_result_types(file, table.rows)
             conflicts = conflicting(table.shown_schema, in_table, fixed_shown(table))
-            splits = {name: split_name(name, dtype) for name, dtype in conflicts}
+            order = {table.shown_name(column.column) for column in table.sort}
+            splits = {
+                name: split_name(name, dtype) for name, dtype in conflicts if name not in order
+            }
         self._is_same = table is None or not (table.names or table.retired or splits)
         self.stored = self.shown = file
         if table is None or self._is_same:
