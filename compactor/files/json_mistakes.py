@@ -115,9 +115,10 @@ def _not_one_object(line: bytes, at: int) -> str:
 
 def _unfit(line: bytes, field: pa.Field, cause: str) -> str:
     because = f" ({cause})" if cause else ""
+    left_out = "it" if field.nullable else "the row"
     return (
         f"column {field.name!r}: {_shown(line, field.name)} can't be read as {field.type}{because}: correct "
-        "the value or leave it out"
+        f"the value or leave {left_out} out"
     )
 
 

@@ -136,9 +136,10 @@ class TypedTexts(TextBatches[Block]):
                 # Texts of XML may be nested.
                 short = value[:SHOWN_CHARACTERS] if isinstance(value, str) else value
                 shown = f"an empty {self._value}" if value is None else repr(short)
+                left_out = f"{self._it} empty" if field.nullable else "the row out"
                 reason = (
                     f"{place(row)}: column {field.name!r}: {shown} can't be read as {field.type} "
-                    f"({one_line(error)}): correct the value or leave {self._it} empty"
+                    f"({one_line(error)}): correct the value or leave {left_out}"
                 )
                 self._note(int(ordinals[row]), reason)
         return texts
