@@ -207,9 +207,14 @@ class Places:
         return rows + np.searchsorted(self._good_before, rows, side="right")
 
 
-def sliced(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Splits a batch into even slices, of at most about `batch_bytes` if rows are of similar size."""
+def sliced(
+    batch: pa.RecordBatch, batch_bytes: int, max_rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Splits a batch into even slices, of at most about `batch_bytes` if rows are of similar size, and of at
+    most `max_rows`."""
     rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
+    if max_rows is not None:
+        rows = min(rows, max_rows)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compactor.files.source import sliced
 from lsm_fragment.arrays.batches import concat_rows
-from lsm_fragment.arrays.sizes import running_totals
+from lsm_fragment.arrays.sizes import running_totals, spans_within
 
 
 class BatchSize(NamedTuple):
@@ -25,9 +26,7 @@ class BatchSize(NamedTuple):
 
     def slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields even slices of a batch, as if its rows were of one size."""
-        rows = self.rows_of(batch.nbytes / max(1, batch.num_rows))
-        for start in range(0, batch.num_rows, rows):
-            yield batch.slice(start, rows)
+        return sliced(batch, self.bytes, self.rows)
 
     def joined(
         self, batches: Iterable[pa.RecordBatch], min_rows: int = 0
@@ -50,10 +49,5 @@ class BatchSize(NamedTuple):
 
     def divided(self, row_bytes: npt.NDArray[np.int64]) -> Iterator[slice]:
         """Yields the rows of each batch, consecutively. row_bytes: of each row. Shape (rows,)."""
-        totals = running_totals(row_bytes)
-        start, rows = 0, len(row_bytes)
-        while start < rows:
-            fitting = int(np.searchsorted(totals, totals[start] + self.bytes, side="right")) - 1
-            stop = min(max(start + 1, fitting), start + self.rows, rows)
+        for start, stop in spans_within(running_totals(row_bytes), self.bytes, self.rows):
             yield slice(start, stop)
-            start = stop

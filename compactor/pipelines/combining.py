@@ -15,6 +15,7 @@ from compactor.spark.shuffle.exchange import key_hashes
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import no_rows, one_batch, take_rows
 from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.sizes import running_totals, spans_within
 from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys, stable_order
 from lsm_fragment.keys.sort_schema import SortColumn
@@ -56,11 +57,7 @@ class BuildTable:
             yield self._chosen(batch, columns, first, counts)
             return
         keeps_all = self._how.keeps_left
-        running = np.cumsum(counts + int(keeps_all))
-        start = 0
-        while start < batch.num_rows:
-            before = int(running[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(running, before + max_rows, "right")))
+        for start, stop in spans_within(running_totals(counts + int(keeps_all)), max_rows):
             rows = np.arange(start, stop)
             rows = rows[counts[rows] > 0]
             alone = np.arange(start, stop) if keeps_all else rows[:0]
@@ -76,7 +73,6 @@ class BuildTable:
                 yield self._joined.rows(batch, left, self._rows, right)
             if len(alone):
                 yield self._joined.rows(batch, alone, self._rows, np.full(len(alone), -1))
-            start = stop
 
     def unmatched(self, probe: pa.Schema, room: Room) -> Iterator[pa.RecordBatch]:
         """Yields the build rows without a match, if the join keeps them; call after all of `probe`."""

@@ -13,6 +13,7 @@ from compactor.pipelines.provenance import Batches
 from compactor.pipelines.value_runs import ValueRuns
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows, keep_rows
+from lsm_fragment.arrays.sizes import running_totals, spans_within
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.keys.normalised import same_as_previous, sort_keys
 from lsm_fragment.keys.sort_schema import SortColumn
@@ -85,13 +86,10 @@ def parts(groups: pa.RecordBatch, values: Sequence[GroupedValues], max_bytes: in
     """Yields the groups, a bounded number of values at a time, of about `max_bytes`."""
     value_bytes = max((each.value_bytes for each in values), default=0)
     max_values = min(_MAX_VALUES, max_bytes / max(1, value_bytes))
-    ends = np.cumsum(sum((each.counts(groups) for each in values), np.zeros(groups.num_rows)))
-    start = 0
-    while start < groups.num_rows:
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + max_values, "right")))
+    none = np.zeros(groups.num_rows, dtype=np.int64)
+    counts = sum((each.counts(groups) for each in values), none)
+    for start, stop in spans_within(running_totals(counts), max_values):
         yield groups.slice(start, stop - start)
-        start = stop
 
 
 class Stream:

@@ -30,6 +30,7 @@ from compactor.pipelines.sorted_rows import (
 from compactor.resources.reservation import Reservation
 from lsm_fragment.arrays.batches import concat_rows, no_rows, take_rows
 from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.sizes import running_totals, spans_within
 from lsm_fragment.keys.sort_schema import Nulls, SortColumn, SortSchema
 
 
@@ -207,11 +208,8 @@ class RangeJoin:
             matches[known] = self._counts(len(known))
         heaviest = max((piece.row_bytes for piece in self._pieces), default=0.0)
         max_rows = self._room.rows_of(rows.nbytes / rows.num_rows + heaviest)
-        running = np.cumsum(np.maximum(matches, int(self._keeps_all)))
-        start = 0
-        while start < rows.num_rows:
-            before = int(running[start - 1]) if start else 0
-            stop = max(start + 1, int(np.searchsorted(running, before + max_rows, "right")))
+        totals = running_totals(np.maximum(matches, int(self._keeps_all)))
+        for start, stop in spans_within(totals, max_rows):
             if matches[start] > max_rows:
                 yield from self._one_point(
                     rows, start, int(np.searchsorted(known, start)), max_rows
@@ -219,7 +217,6 @@ class RangeJoin:
             else:
                 alone = start + np.flatnonzero(matches[start:stop] == 0)
                 yield self._some_points(rows, known, (start, stop), alone)
-            start = stop
 
     def _counts(self, points: int) -> I64:
         """Returns the number of intervals that contain each known point."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import Struct
 from pyarrow import types as pt
 
+from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.buffer import BatchBuffer
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.reservation import Reservation
@@ -56,7 +57,7 @@ class Room(Struct, frozen=True):
 
     def rows_of(self, row_bytes: float) -> int:
         """Returns the rows of this size in a chunk."""
-        return int(max(1, min(CHUNK_ROWS, self.chunk_bytes / max(1.0, row_bytes))))
+        return BatchSize(CHUNK_ROWS, self.chunk_bytes).rows_of(row_bytes)
 
 
 def key_arrays(batch: pa.RecordBatch, names: Sequence[str]) -> list[pa.Array]:

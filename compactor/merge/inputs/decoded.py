@@ -18,7 +18,7 @@ from compactor.resources.disk import LocalDisk, Region
 from compactor.resources.merge_stages import CHUNKS
 from compactor.resources.reservation import Pins, Reservation
 from lsm_fragment.arrays.joining import without_unused
-from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes
+from lsm_fragment.arrays.sizes import cumulative_bytes, max_row_bytes, spans_within
 from lsm_fragment.arrays.templated import coded_templates, numbers_of, templated, texts_of
 from lsm_fragment.arrays.types import is_templated, is_worded
 from lsm_fragment.arrays.worded import expanded
@@ -303,10 +303,11 @@ class DecodedRows:
         return part
 
     def _to_disk(self, arrays: list[pa.Array]) -> list[_OnDisk | _InMemory]:
-        stops = _stops(arrays, self._slice_bytes)
+        # Rows may differ in weight: a few heavy ones at the end must not make one slice as heavy as all.
+        totals = sum((_held_bytes(array) for array in arrays), start=np.zeros(len(arrays[0]) + 1))
         return [
             self._store([array.slice(start, stop - start) for array in arrays])
-            for start, stop in pairwise([0, *stops])
+            for start, stop in spans_within(totals, self._slice_bytes)
         ]
 
     def _store(self, arrays: Sequence[pa.Array]) -> _OnDisk:
@@ -350,19 +351,6 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
         case _:
             indices, templates, numbers, texts = parts
             return templated(templates, indices, numbers, texts)
-
-
-def _stops(arrays: Sequence[pa.Array], max_bytes: int) -> list[int]:
-    """Returns where slices of consecutive rows end, each of `max_bytes` at most or of one row.
-
-    Rows may differ in weight: a few heavy ones at the end must not make one slice as heavy as the whole.
-    """
-    totals = sum((_held_bytes(array) for array in arrays), start=np.zeros(len(arrays[0]) + 1))
-    stops = [0]
-    while stops[-1] < len(arrays[0]):
-        most = totals[stops[-1]] + max_bytes
-        stops.append(max(stops[-1] + 1, int(np.searchsorted(totals, most, side="right")) - 1))
-    return stops[1:]
 
 
 def _held_bytes(array: pa.Array) -> npt.NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -130,6 +130,21 @@ def heaviest_value_bytes(array: pa.Array) -> int:
     if is_binary_like(values.type) and len(values) and not hidden_bytes(values):
         return native.arrays.strings.longest(binary_parts(values)[0]) + _LENGTH_BITS // 8
     return int(np.diff(cumulative_bytes(values)).max(initial=0))
+
+
+def spans_within(
+    totals: npt.NDArray[Any], limit: float, max_rows: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yields start and stop of consecutive spans of rows, each as long as its part of the totals is at most
+    `limit`, or of a single row, and of at most `max_rows`. totals: as of `running_totals`."""
+    start, rows = 0, len(totals) - 1
+    while start < rows:
+        fitting = int(np.searchsorted(totals, totals[start] + limit, side="right")) - 1
+        stop = max(start + 1, fitting)
+        if max_rows is not None:
+            stop = min(stop, start + max_rows)
+        yield start, stop
+        start = stop
 
 
 def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
