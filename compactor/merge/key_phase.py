@@ -192,8 +192,8 @@ class KeyPhase:
             counts = keys.counts
             keys.pins.free()
             del keys  # and with it their arrays
+            self._keys.spill(counts)
             budget.make_room(size + size // WORK_COPIES)
-            self._keys.spill_apart(counts)
             keys = self._keys.borrow(group.origins)
             size = _work_bytes(keys)
         self._keys.drop(keys.counts)

@@ -95,7 +95,7 @@ class WaitingKeys:
         """Returns the first rows without taking them; until their pins are freed, they do not spill."""
         return borrowed(self._sources, inputs, np.zeros(len(self._sources), dtype=np.int64))
 
-    def spill_apart(self, counts: I64) -> None:
+    def spill(self, counts: I64) -> None:
         """Moves the rows to disk, the first ones of each input apart from those behind them."""
         for source, count in zip(self._sources, counts.tolist(), strict=True):
             source.spill(count)
