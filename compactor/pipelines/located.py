@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from compactor.common.message import Message
@@ -33,8 +33,8 @@ def at_setting(pipeline: Pipeline, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming(published: Sequence[str]) -> Iterator[None]:
-    """Adds the outputs that are published to errors that the block raises, if there are any."""
+def publishing(name: str, published: list[str]) -> Iterator[None]:
+    """Adds an output to those that are published, which errors of the block name, if there are any."""
     try:
         yield
     except CompactorError as error:
@@ -42,6 +42,7 @@ def naming(published: Sequence[str]) -> Iterator[None]:
             names = ", ".join(map(repr, published))
             error.args = (Message(error.message, f"; published before, and in place, are {names}"),)
         raise
+    published.append(name)
 
 
 def rows_at(pipeline: Pipeline, name: str, batches: Batches) -> Batches:

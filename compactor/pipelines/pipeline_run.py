@@ -32,7 +32,7 @@ from compactor.pipelines.config import (
     inputs_of,
 )
 from compactor.pipelines.dead_letters import DeadLetters, opened_dead_letters
-from compactor.pipelines.located import at_node, at_setting, naming, rows_at
+from compactor.pipelines.located import at_node, at_setting, publishing, rows_at
 from compactor.pipelines.nodes import output, route, source
 from compactor.pipelines.nodes.rows import bound, rows_of
 from compactor.pipelines.nodes.source import OpenSource, SourceReader, open_source
@@ -227,9 +227,8 @@ class PipelineRun:
             # Tables first: a concurrent writer can make a commit fail, but not a file's move.
             published: list[str] = []
             for each in sorted(outputs, key=lambda each: not each.is_table):
-                with at_node(work.pipeline, each.name), naming(published):
+                with at_node(work.pipeline, each.name), publishing(each.name, published):
                     each.publish()
-                published.append(each.name)
         work.report.scan_seconds = dict(work.scan_clock.seconds)
         work.report.node_seconds = dict(work.clock.seconds)
         work.report.peak_bytes = work.budget.peak_bytes

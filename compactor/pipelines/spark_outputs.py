@@ -13,7 +13,7 @@ from compactor.files.write import StagedSink
 from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Output, Pipeline
 from compactor.pipelines.dead_letters import opened_dead_letters
-from compactor.pipelines.located import naming
+from compactor.pipelines.located import publishing
 from compactor.pipelines.nodes.output import open_sink, written_schema
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed
@@ -91,10 +91,8 @@ def write_outputs(
                 for rows in results.written(feed)
                 for entry in rows.entries
             ]
-            with naming(published):
+            with publishing(name, published):
                 commit_fragments(table.log, table.snapshot, table.plan, entries)
-            published.append(name)
         for name, file in written.items():
-            with naming(published):
+            with publishing(name, published):
                 file.publish()
-            published.append(name)

@@ -35,22 +35,29 @@ def shuffled(step: int) -> list[int]:
     return [number * step % ROWS for number in range(ROWS)]
 
 
+def rows_of(nodes: Row, folder: Path) -> list[Row]:
+    """Returns the rows of node `n`, which keeps the limit."""
+    target = folder / "out.ndjson"
+    output = {"output": {"input": "n", "path": str(target)}}
+    limit = {"limit": f"{LIMIT_MIB}MiB"}
+    document = {"memory": limit, "nodes": {**nodes, "out": output}}
+    report = PipelineRun(parse_pipeline(json.dumps(document), "test.yaml")).run()
+    assert report.peak_bytes <= LIMIT_MIB * MIB
+    with target.open() as lines:
+        return [json.loads(line) for line in lines]
+
+
 def test_groups_may_be_heavier_than_the_first_rows(tmp_path: Path) -> None:
-    source, target = tmp_path / "a.parquet", tmp_path / "out.ndjson"
+    source = tmp_path / "a.parquet"
     texts = ["x" * (8 if number < ROWS // 2 else 20_000) for number in range(ROWS)]
     rows = pa.table({"i": range(ROWS), "s": texts})
     pq.write_table(rows, source, row_group_size=300)
     nodes = {
         "a": {"source": {"path": str(source)}},
         **aggregate("max(s)"),
-        "out": {"output": {"input": "n", "path": str(target)}},
     }
-    document = {"memory": {"limit": f"{LIMIT_MIB}MiB"}, "nodes": nodes}
-    report = PipelineRun(parse_pipeline(json.dumps(document), "test.yaml")).run()
-    with target.open() as lines:
-        found = {row["i"]: row["m"] for row in map(json.loads, lines)}
+    found = {row["i"]: row["m"] for row in rows_of(nodes, tmp_path)}
     assert found == dict(enumerate(texts))
-    assert report.peak_bytes <= LIMIT_MIB * MIB
 
 
 def first_letters(row: Row) -> Row:
@@ -132,15 +139,6 @@ def test_rows_of_8_kilobytes_pass_through_every_kind_of_node(job: str, tmp_path:
         for name, step in (("a", 3), ("b", 7))
         if f'"{name}"' in json.dumps(nodes)
     }
-    target = tmp_path / "out.ndjson"
-    output = {"output": {"input": "n", "path": str(target)}}
-    document = {
-        "memory": {"limit": f"{LIMIT_MIB}MiB"},
-        "nodes": {**sources, **nodes, "out": output},
-    }
-    report = PipelineRun(parse_pipeline(json.dumps(document), "test.yaml")).run()
-    with target.open() as lines:
-        found = [first_letters(json.loads(line)) for line in lines]
+    found = [first_letters(row) for row in rows_of({**sources, **nodes}, tmp_path)]
     key: Callable[[Row], int] | None = None if is_ordered else by_number
     assert (found if key is None else sorted(found, key=key)) == expected
-    assert report.peak_bytes <= LIMIT_MIB * MIB
