@@ -21,9 +21,7 @@ def check_place(path: str) -> None:
         served.check_target(path)
     elif path != STREAM:
         check_target(path)
-    elif (
-        getattr(sys.stdout, "buffer", None) is None
-    ):  # programs may replace it by one for text alone
+    elif getattr(sys.stdout, "buffer", None) is None:  # or programs put one for text alone there
         raise UsageError(
             "standard output is closed, or takes no bytes: name a file in place of `-`"
         )

@@ -75,11 +75,13 @@ def scan_schema(table: TableMetadata, columns: Sequence[str] | None) -> pa.Schem
     schema = table.shown_schema
     if columns is None:
         return schema
-    for place, name in enumerate(columns):
-        if name not in schema.names:
+    there, seen = frozenset(schema.names), set[str]()
+    for name in columns:
+        if name not in there:
             raise UsageError(f"no column {name!r}; columns are: {names_text(schema.names)}")
-        if name in columns[:place]:
+        if name in seen:
             raise UsageError(f"column {name!r} is named twice; name each once")
+        seen.add(name)
     return pa.schema([schema.field(name) for name in columns])
 
 

@@ -29,10 +29,6 @@ _NAMES: Final = {
 }  # fmt: skip
 
 
-_NEGATED: Final = {pa.uint64(): pa.decimal128(20, 0)}
-"""The types of negated unsigned integers that do not fit in int64."""
-
-
 def arithmetic(op: str) -> Callable[[Any, Any], Any]:
     """Returns the function of an operator. It raises `pa.ArrowInvalid` for values beyond its domain, and for
     types that it does not take."""
@@ -78,7 +74,8 @@ def _filled(value: Any) -> Any:
 
 def negated(value: Any) -> Any:
     if pt.is_unsigned_integer(value.type):
-        value = cast_value(value, _NEGATED.get(value.type, pa.int64()))
+        is_long = value.type == pa.uint64()
+        value = cast_value(value, pa.decimal128(20, 0) if is_long else pa.int64())
     return pc.negate_checked(value)
 
 
