@@ -20,6 +20,7 @@ from msgspec.structs import asdict
 
 from bench.peers import usage
 from compactor.cli.frugal import frugal_imports
+from compactor.common.heap import set_up_heap
 
 if TYPE_CHECKING:
     from bench.peers.contract import Ingester, Measure, Merger, Scanner, Task, Used
@@ -49,6 +50,11 @@ class Order(Struct, frozen=True, kw_only=True):
         return json.dumps(asdict(self))
 
 
+def _start_of_commands() -> contextlib.AbstractContextManager[None]:
+    set_up_heap()
+    return frugal_imports()
+
+
 def main() -> None:
     order = Order(**json.loads(sys.argv[1]))
     # Before the engine is imported: libraries read the number of cores once, and threads inherit the
@@ -56,7 +62,7 @@ def main() -> None:
     os.sched_setaffinity(0, order.cpus)
     module, name = order.target.split(":")
     # Measure ours as its commands run it; import peers as users do.
-    with frugal_imports() if module == _OURS else contextlib.nullcontext():
+    with _start_of_commands() if module == _OURS else contextlib.nullcontext():
         peer = getattr(importlib.import_module(module), name)()
     found = _prepare(peer, order) if order.action == "prepare" else _measured(peer, order)
     print(json.dumps(found), flush=True)

@@ -1,18 +1,21 @@
-"""Configures glibc's heap so that the resident set follows the memory in use.
+"""Makes glibc's heap the only one of the process, whose resident set follows the memory in use.
+
+Arrow has an allocator of its own. What it frees no other part of the process takes, and the first touch of a
+page costs a fault and the time in which the kernel clears it, up to a third of the CPU time of a merge. So
+Arrow takes its memory from glibc, too, and the heap grows in huge pages where the system grants them
+(decision 12).
 
 glibc maps large allocations and unmaps them when freed, but raises the threshold for that by itself, up to 32
-MiB; chunks of a few MiB then fragment the heap. On 16 inputs with rows of 75 KiB the resident set was 42%
-above the charged bytes, and 9% with a fixed threshold. A threshold of 1 MiB costs a quarter of the speed in
-page faults; 4 MiB costs nothing measurable. Free memory between smaller chunks is trimmed.
-
-The heap grows in huge pages where the system grants them: the first touch of a page of 4 KiB costs a fault,
-and the kernel clears the page, which was up to a third of the CPU time of a merge (decision 12).
+MiB; chunks of a few MiB then fragment the heap. So the threshold is fixed. Free memory between smaller chunks
+is trimmed.
 """
 
 from __future__ import annotations
 
 import functools
 import mmap
+import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 from compactor.common.c_library import c_library
@@ -25,23 +28,29 @@ _M_TRIM_THRESHOLD: Final = -1
 _M_TOP_PAD: Final = -2
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
-_MAPPED_BYTES: Final = 4 << 20
-_PAD_BYTES: Final = 64 << 20
+_MAPPED_BYTES: Final = 16 << 20
+_PAD_BYTES: Final = 128 << 20
 """Keep this much address space free at the end of the heap: what was touched of it is not returned and
 faulted in per chunk, and all may be huge pages. glibc has no call for huge pages within a process."""
 _TRIMMED_BYTES: Final = _PAD_BYTES + (16 << 20)
 _HEAPS: Final = 1
 """Share one heap among all threads: one thread often frees what another allocated, and separate arenas would
 each return such pages and fault in new ones."""
+_ARROW_POOL: Final = "ARROW_DEFAULT_MEMORY_POOL"
+"""The environment variable by which Arrow chooses its allocator when it is loaded."""
 
 
 @functools.cache
 def set_up_heap() -> None:
-    """Fixes glibc's thresholds for the whole process. Does nothing with another C library.
+    """Fixes glibc's thresholds for the whole process, and lets Arrow use glibc's heap unless the environment
+    names another one. Does nothing with another C library.
 
-    Call it before threads start: arenas that exist already stay.
+    Call it before threads start, since arenas that exist already stay; and before PyArrow is imported if
+    possible: later, what reads Parquet stays with the allocator that Arrow has chosen.
     """
     if (libc := c_library(*_FUNCTIONS)) is not None:
+        if _ARROW_POOL not in os.environ:
+            _use_for_arrow()
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIMMED_BYTES)
         libc.mallopt(_M_TOP_PAD, _PAD_BYTES)
@@ -54,6 +63,14 @@ def give_free_pages_back() -> None:
     if (libc := c_library(*_FUNCTIONS)) is not None:
         libc.malloc_trim(0)
         _extend_by_huge_pages(libc)
+
+
+def _use_for_arrow() -> None:
+    os.environ[_ARROW_POOL] = "system"
+    if "pyarrow" in sys.modules:
+        import pyarrow as pa
+
+        pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _extend_by_huge_pages(libc: ctypes.CDLL) -> None:

@@ -18,7 +18,8 @@ its time, in page faults on memory just returned, and saves hardly more."""
 
 def trim() -> None:
     """Returns the memory that is free inside the heaps now."""
-    pa.default_memory_pool().release_unused()
+    if (pool := pa.default_memory_pool()).backend_name != "system":
+        pool.release_unused()
     give_free_pages_back()
 
 

@@ -1,7 +1,9 @@
-"""The heap of a process asks for huge pages, before and after it was trimmed."""
+"""The heap of a process asks for huge pages, before and after it was trimmed, and Arrow uses it."""
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -40,5 +42,41 @@ def test_the_heap_asks_for_huge_pages_and_once_more_after_it_gave_its_end_back()
     done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
     before, set_up, trimmed = map(int, done.stdout.split())
     assert before == 0
-    assert set_up >= 64 << 20
-    assert trimmed >= 64 << 20
+    assert set_up >= 128 << 20
+    assert trimmed >= 128 << 20
+
+
+POOLS = """
+import sys
+from compactor.common.heap import set_up_heap
+
+if "early" in sys.argv:
+    import pyarrow
+set_up_heap()
+import pyarrow as pa
+
+print(pa.default_memory_pool().backend_name)
+"""
+
+
+def backend(*order: str, **environment: str) -> str:
+    """Returns the allocator that Arrow uses in a new process whose heap was set up."""
+    named = {name: text for name, text in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run(
+        [sys.executable, "-c", POOLS, *order],
+        env=named | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such heap")
+@pytest.mark.parametrize("order", [(), ("early",)], ids=["loaded later", "loaded before"])
+def test_arrow_takes_its_memory_from_the_heap_of_the_process(order: tuple[str, ...]) -> None:
+    assert backend(*order) == "system"
+
+
+def test_arrow_stays_with_the_allocator_that_the_environment_names() -> None:
+    assert backend("early", ARROW_DEFAULT_MEMORY_POOL="jemalloc") == "jemalloc"
