@@ -18,7 +18,13 @@ from compactor.entities.memo import Memo, from_bytes, to_pieces
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.state import State, check_datasets, numbers_of
-from compactor.errors import CommitConflictError, DataError, ObjectNotFoundError, StoreError
+from compactor.errors import (
+    CommitConflictError,
+    DataError,
+    ObjectNotFoundError,
+    StoreError,
+    UsageError,
+)
 from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.table.commit_log import CommitLog
@@ -47,7 +53,14 @@ class Target:
     def __init__(
         self, store: Store | None, tombstone_retention_seconds: float | None = None
     ) -> None:
-        """store: None only for a dry run without a table. tombstone_retention_seconds: as of `EntityRun`."""
+        """store: None only for a dry run without a table. tombstone_retention_seconds: as of `EntityRun`.
+
+        Raises `UsageError` for a retention under a second.
+        """
+        if tombstone_retention_seconds is not None and not tombstone_retention_seconds >= 1:
+            raise UsageError(
+                f"tombstone_retention_seconds: must be at least 1, not {tombstone_retention_seconds}"
+            )
         self._retention_seconds = tombstone_retention_seconds
         self.store = store
         self.log = None if store is None else CommitLog(store)

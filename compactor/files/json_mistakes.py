@@ -40,15 +40,19 @@ class Mistake(Struct, frozen=True):
     """Its byte in the line."""
 
 
-def explained(mistake: Mistake, line: bytes, arrays: JsonArrays, field: pa.Field | None) -> str:
-    """Returns the message for a line with a mistake. field: the table's column that has it."""
+def explained(
+    mistake: Mistake, line: bytes, arrays: JsonArrays, field: pa.Field | None, unit: str
+) -> str:
+    """Returns the message for a line with a mistake. field: the table's column that has it. unit: what the
+    file has one object for, `line` or `item`."""
     path = arrays.rows.path(mistake.node)[:_SHOWN_CHARACTERS]
     if field is not None and (cause := cause_in(field, mistake, line, arrays)):
         return _unfit(line, field, cause)
     match mistake.problem:
         case Problem.NOT_OBJECT if (kind := _first_kind(line)) is not None:
-            hint = "; jq -c '.[]' makes that of one array" if line.startswith(b"[") else ""
-            return f"is not a JSON object but {kind}: write one object per line{hint}"
+            is_line_of_array = unit == "line" and line.startswith(b"[")
+            hint = "; jq -c '.[]' makes that of one array" if is_line_of_array else ""
+            return f"is not a JSON object but {kind}: write one object per {unit}{hint}"
         case Problem.TWICE:
             return f"field {path!r} is given twice: remove one of the two"
         case Problem.NESTED:

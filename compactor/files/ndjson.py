@@ -192,7 +192,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
             may_mix = mistake.problem in _OF_KINDS and field is None
             if may_mix:
                 self._mix(mistake.node)
-            reason = explained(mistake, line, self._columns.arrays, field)
+            reason = explained(mistake, line, self._columns.arrays, field, self._unit)
             is_advised = may_mix and self._mixes is False and not self._leaves_out
             advice = (", or say ", ON_CONFLICT, " string") if is_advised else ()
             mistakes[at] = self._error(block, at, reason, advice=advice)
@@ -234,6 +234,10 @@ class NdjsonBatches(TextBatches[LineBlock]):
             return _without(block.data, strange)
         return block.data
 
+    @property
+    def _unit(self) -> str:
+        return "item" if getattr(self._source, "is_array", False) else "line"
+
     def _error(
         self,
         block: LineBlock,
@@ -244,8 +248,7 @@ class NdjsonBatches(TextBatches[LineBlock]):
         advice: Sequence[str | Setting] = (),
     ) -> InputError:
         line = block.first_line + block.data.count(b"\n", 0, place)
-        unit = "item" if getattr(self._source, "is_array", False) else "line"
-        error = InputError(f"{self.path}, {unit} {line:,}: {reason}", *advice)
+        error = InputError(f"{self.path}, {self._unit} {line:,}: {reason}", *advice)
         error.__cause__ = cause
         return error
 

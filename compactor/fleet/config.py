@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -50,11 +51,11 @@ def _level(given: Any) -> Any:
 
 
 def _zone(given: Any) -> ZoneInfo:
-    name = str(given)
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{name!r} is no time zone; write UTC or Europe/Berlin") from None
+    if isinstance(given, str):
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+            return ZoneInfo(given)
+    shown = "nothing" if given is None else repr(str(given))
+    raise ValueError(f"{shown} is no time zone; write UTC or Europe/Berlin")
 
 
 Windows = Annotated[tuple[Window, ...], BeforeValidator(_windows)]

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from compactor.cli.main import run as command
+from compactor.errors import UsageError
 from compactor.read.scan import scan
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import Entity, by_id, rows, run, spec, write
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
-from tests.support.wording import says
+from tests.support.wording import refuses, says
 
 DAY_SECONDS = 86_400
 CHOSEN = spec("A a", equality=[["eq", "a.k", "a.k"]], version=2)
@@ -155,3 +156,11 @@ def test_a_retention_of_less_than_a_second_is_refused_before_anything_is_read(
     assert "--tombstone-retention" in line
     says(line)
     assert not table.exists()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.5, math.nan])
+def test_a_run_refuses_a_retention_of_less_than_a_second(seconds: float, tmp_path: Path) -> None:
+    store = MemoryStore()
+    with refuses(UsageError, "tombstone_retention_seconds"):
+        run(CHOSEN, store, tmp_path, tombstone_retention_seconds=seconds)
+    assert CommitLog(store).refresh().version == 0

@@ -54,7 +54,8 @@ def test_items_become_lines_wherever_blocks_end(
     ("text", "place"),
     [
         ('[{"n": 1},\n {"n": "x"}]', "item 2"),
-        ('[{"n": 1}, 2]', "item 2"),
+        ('[{"n": 1}, 2]', "item 2: is not a JSON object but a number: write one object per item"),
+        ('[{"n": 1}, [2]]', "item 2: is not a JSON object but an array: write one object per item"),
         ('[{"n": 1},, {"n": 2}]', "item 2"),
         ('[{"n": 1},]', "item 2"),
         ('[{"n": 1} {"n": 2}]', "item 1"),

@@ -107,6 +107,7 @@ def test_a_mistake_is_refused_by_line_and_key(old: str, new: str, place: str) ->
         ("    vacuum:\n", "    vacuum: true\n", "vacuum: True is no mapping"),
         ("    vacuum:\n", "    retention:\n", "retention: nothing is given: write a mapping"),
         ("zone: Europe/Berlin", "zone: 3", "zone: '3' is no time zone; write UTC"),
+        ("zone: Europe/Berlin", "zone:", "zone: nothing is no time zone; write UTC"),
     ],
 )
 def test_a_mistake_is_told_in_words_of_the_file(old: str, new: str, told: str) -> None:
