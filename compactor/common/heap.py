@@ -66,11 +66,12 @@ def give_free_pages_back() -> None:
 
 
 def _use_for_arrow() -> None:
-    os.environ[_ARROW_POOL] = "system"
     if "pyarrow" in sys.modules:
         import pyarrow as pa
 
         pa.set_memory_pool(pa.system_memory_pool())
+    else:
+        os.environ[_ARROW_POOL] = "system"
 
 
 def _extend_by_huge_pages(libc: ctypes.CDLL) -> None:
