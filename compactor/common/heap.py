@@ -32,7 +32,10 @@ _MAPPED_BYTES: Final = 16 << 20
 _PAD_BYTES: Final = 128 << 20
 """Keep this much address space free at the end of the heap: what was touched of it is not returned and
 faulted in per chunk, and all may be huge pages. glibc has no call for huge pages within a process."""
-_TRIMMED_BYTES: Final = _PAD_BYTES + (16 << 20)
+_LIMITED_PAD_BYTES: Final = 16 << 20
+"""Where address space is limited: libraries and threads need some that is not the heap's."""
+_TRIMMED_BYTES: Final = 16 << 20
+"""Return the end of the heap if this much more is free."""
 _HEAPS: Final = 1
 """Share one heap among all threads: one thread often frees what another allocated, and separate arenas would
 each return such pages and fault in new ones."""
@@ -49,11 +52,15 @@ def set_up_heap() -> None:
     possible: later, what reads Parquet stays with the allocator that Arrow has chosen.
     """
     if (libc := c_library(*_FUNCTIONS)) is not None:
+        import resource
+
         if _ARROW_POOL not in os.environ:
             _use_for_arrow()
         libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-        libc.mallopt(_M_TRIM_THRESHOLD, _TRIMMED_BYTES)
-        libc.mallopt(_M_TOP_PAD, _PAD_BYTES)
+        is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+        pad_bytes = _LIMITED_PAD_BYTES if is_limited else _PAD_BYTES
+        libc.mallopt(_M_TRIM_THRESHOLD, pad_bytes + _TRIMMED_BYTES)
+        libc.mallopt(_M_TOP_PAD, pad_bytes)
         libc.mallopt(_M_ARENA_MAX, _HEAPS)
         _extend_by_huge_pages(libc)
 
@@ -75,7 +82,7 @@ def _use_for_arrow() -> None:
 
 
 def _extend_by_huge_pages(libc: ctypes.CDLL) -> None:
-    """Lets the heap grow by `_PAD_BYTES` of address space, and asks for huge pages there."""
+    """Lets the heap grow by its pad of address space, and asks for huge pages there."""
     import ctypes
 
     libc.malloc.argtypes = libc.sbrk.argtypes = (ctypes.c_size_t,)

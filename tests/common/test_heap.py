@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 RUN = """
-import sys
+import resource, sys
 from compactor.common.heap import give_free_pages_back, set_up_heap
 
 def advised_bytes():
@@ -25,6 +25,8 @@ def advised_bytes():
             size += end - first
     return size
 
+if len(sys.argv) > 1:
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 34, resource.RLIM_INFINITY))
 print(advised_bytes())
 set_up_heap()
 print(advised_bytes())
@@ -38,12 +40,17 @@ print(advised_bytes())
 @pytest.mark.skipif(
     not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the kernel has no huge pages"
 )
-def test_the_heap_asks_for_huge_pages_and_once_more_after_it_gave_its_end_back() -> None:
-    done = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(("limit", "pad_mib"), [((), 128), (("limited",), 16)])
+def test_the_heap_asks_for_huge_pages_and_once_more_after_it_gave_its_end_back(
+    limit: tuple[str, ...], pad_mib: int
+) -> None:
+    """It takes less address space where that is limited."""
+    command = [sys.executable, "-c", RUN, *limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     before, set_up, trimmed = map(int, done.stdout.split())
     assert before == 0
-    assert set_up >= 128 << 20
-    assert trimmed >= 128 << 20
+    assert pad_mib << 20 <= set_up < 2 * pad_mib << 20
+    assert pad_mib << 20 <= trimmed < 2 * pad_mib << 20
 
 
 POOLS = """
