@@ -148,6 +148,9 @@ def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
                 f"{start}all values that both sides have are put aside; correct the values, or raise "
                 "max_merged"
             )
+        elif not rule.matches and len({side.expression for side in sides}) == 1:
+            found = f"{counted(rule.left.values, 'value')} of {rule.left.expression}"
+            yield f"{start}{found}, each of one entity; compare forms of the values"
         elif not rule.matches:
             found = " and ".join(f"{counted(s.values, 'value')} of {s.expression}" for s in sides)
             yield f"{start}{found} have none in common; compare types and forms of the values"

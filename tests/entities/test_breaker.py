@@ -124,7 +124,9 @@ def test_rules_that_match_nothing_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, {"A": [{"_id": "a1", "k": 1, "l": 1}], "B": [{"_id": "b1", "k": "1", "l": 1}]})
-    rules = [["eq", *sides.split()] for sides in ("a.l b.l", "a.kk b.k", "a.k b.k", "a.x a.x")]
+    rules = [
+        ["eq", *sides.split()] for sides in ("a.l b.l", "a.kk b.k", "a.k b.k", "a.x a.x", "a.k a.k")
+    ]
     (tmp_path / "s.json").write_text(
         json.dumps({"version": 2, "datasets": ["A a", "B b"], "equality": rules})
     )
@@ -136,5 +138,7 @@ def test_rules_that_match_nothing_are_warnings(
         "rule [eq, a.k, b.k] matches nothing: 1 value of a.k and 1 value of b.k have none in common; "
         "compare types and forms of the values",
         "rule [eq, a.x, a.x] matches nothing: no entity has a.x; correct the name, or leave the rule out",
+        "rule [eq, a.k, a.k] matches nothing: 1 value of a.k, each of one entity; "
+        "compare forms of the values",
     ]
-    assert said.err.count("\n") == 3
+    assert said.err.count("\n") == 4
