@@ -9,8 +9,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from compactor.common.heap import set_up_heap
-
 # Buffers free themselves in the pool that made them, perhaps after the test: no pool ever goes.
 _POOLS: Final[list[pa.MemoryPool]] = []
 
@@ -22,7 +20,6 @@ def counting_pool() -> Iterator[pa.MemoryPool]:
     `pa.total_allocated_bytes` counts the whole process, and falls when a collector frees the
     arrays of an earlier test. This pool counts what was made within the context only.
     """
-    set_up_heap()  # It would set the pool within the context.
     usual = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(usual)
     _POOLS.append(pool)
