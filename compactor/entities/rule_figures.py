@@ -148,6 +148,11 @@ def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:
                 f"{start}all values that both sides have are put aside; correct the values, or raise "
                 "max_merged"
             )
+        elif unusable := {side.expression: None for side in sides if not side.values}:
+            yield (
+                f"{start}all values of {' and '.join(unusable)} are left out, as blank ones are, and those "
+                "that a function does not take; correct the values"
+            )
         elif not rule.matches and len({side.expression for side in sides}) == 1:
             found = f"{counted(rule.left.values, 'value')} of {rule.left.expression}"
             yield f"{start}{found}, each of one entity; compare forms of the values"

@@ -29,6 +29,7 @@ from compactor.rows.policy import RowKind, RowPolicy, Ttl
 from compactor.stores.base import MAX_READ_BYTES, Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
+from compactor.table.numbers import MAX_TTL_SECONDS
 from compactor.table.object_names import memo_key
 from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Changes, Operation
@@ -55,11 +56,12 @@ class Target:
     ) -> None:
         """store: None only for a dry run without a table. tombstone_retention_seconds: as of `EntityRun`.
 
-        Raises `UsageError` for a retention under a second.
+        Raises `UsageError` for a retention that no table can hold.
         """
-        if tombstone_retention_seconds is not None and not tombstone_retention_seconds >= 1:
+        given = tombstone_retention_seconds
+        if given is not None and given != math.inf and not 1 <= given <= MAX_TTL_SECONDS:
             raise UsageError(
-                f"tombstone_retention_seconds: must be at least 1, not {tombstone_retention_seconds}"
+                f"tombstone_retention_seconds: must be 1 to {MAX_TTL_SECONDS}, or inf, not {given}"
             )
         self._retention_seconds = tombstone_retention_seconds
         self.store = store

@@ -123,10 +123,10 @@ def test_the_command_allows_changes_if_it_is_told_so(
 def test_rules_that_match_nothing_are_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(tmp_path, {"A": [{"_id": "a1", "k": 1, "l": 1}], "B": [{"_id": "b1", "k": "1", "l": 1}]})
-    rules = [
-        ["eq", *sides.split()] for sides in ("a.l b.l", "a.kk b.k", "a.k b.k", "a.x a.x", "a.k a.k")
-    ]
+    first = {"_id": "a1", "k": 1, "l": 1, "blank": " "}
+    write(tmp_path, {"A": [first], "B": [{"_id": "b1", "k": "1", "l": 1}]})
+    pairs = ("a.l b.l", "a.kk b.k", "a.k b.k", "a.x a.x", "a.k a.k", "a.blank b.k")
+    rules = [["eq", *sides.split()] for sides in pairs]
     (tmp_path / "s.json").write_text(
         json.dumps({"version": 2, "datasets": ["A a", "B b"], "equality": rules})
     )
@@ -140,5 +140,7 @@ def test_rules_that_match_nothing_are_warnings(
         "rule [eq, a.x, a.x] matches nothing: no entity has a.x; correct the name, or leave the rule out",
         "rule [eq, a.k, a.k] matches nothing: 1 value of a.k, each of one entity; "
         "compare forms of the values",
+        "rule [eq, a.blank, b.k] matches nothing: all values of a.blank are left out, as blank ones are, and "
+        "those that a function does not take; correct the values",
     ]
-    assert said.err.count("\n") == 4
+    assert said.err.count("\n") == 5
