@@ -117,11 +117,15 @@ def rows_of(pipeline: Pipeline) -> list[list[str]]:
 
 
 def _why(record: Mapping[str, Any]) -> str:
-    """Returns why a node has its form, and the columns that a source reads if these are not all."""
+    """Returns why a node has its form, and the names of the columns that a source reads if these are not all.
+
+    A source may lack some of them: those of a join's other side, for example.
+    """
     columns = record.get("columns")
     if columns is None:
         return str(record["why"])
-    return f"{record['why']}; of its columns reads {', '.join(columns) or 'none'}"
+    reads = f"only columns named {', '.join(columns)}" if columns else "none of its columns"
+    return f"{record['why']}; reads {reads}"
 
 
 def _quoted(text: str) -> str:

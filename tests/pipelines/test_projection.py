@@ -108,7 +108,7 @@ def test_used_columns_go_back_to_the_sources(
 def test_explain_shows_the_columns_of_a_source() -> None:
     given = pipeline({**A, "t": {"transform": {"input": "a", "columns": ["y", "x"]}}, **out("t")})
     assert explained(given)[0]["columns"] == ["x", "y"]
-    assert rows_of(given)[0][-1] == "row by row, for one node; of its columns reads x, y"
+    assert rows_of(given)[0][-1] == "row by row, for one node; reads only columns named x, y"
     assert explained(pipeline({**A, **out("a")}))[0]["columns"] is None
 
 
