@@ -14,7 +14,8 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from compactor.errors import DataError
+from compactor.common.message import Message
+from compactor.errors import CompactorError, DataError
 from compactor.files.names import compression_of
 from compactor.files.plain_text import plain_text
 from compactor.files.write import StagedSink
@@ -131,8 +132,8 @@ class _Files:
         self._path = path
         self._open_sink = open_sink
         self._open: StagedSink | None = None
-        self._sinks: list[StagedSink] = []
-        self._names: set[str] = set()
+        self._sinks: dict[str, StagedSink] = {}
+        """By name."""
 
     def boundary(self, _boundary: Boundary, /) -> None:
         return
@@ -144,10 +145,8 @@ class _Files:
             raise DataError(f"{self._path}: more than {MAX_FILES:,} files; split by something else")
         name = _file_name(name, self._path)
         tries = (f"{name}-{number}" for number in count(2))
-        free = next(name for name in chain([name], tries) if name not in self._names)
-        self._names.add(free)
-        self._open = self._open_sink(self._path.replace("{}", free))
-        self._sinks.append(self._open)
+        free = next(name for name in chain([name], tries) if name not in self._sinks)
+        self._open = self._sinks[free] = self._open_sink(self._path_of(free))
 
     def add(self, batch: pa.RecordBatch) -> None:
         assert self._open is not None
@@ -162,12 +161,25 @@ class _Files:
         self.end()
 
     def publish(self) -> None:
-        for sink in self._sinks:
-            sink.publish()
+        """Moves each file to its place. An error names those that are there already."""
+        before: list[str] = []
+        for name, sink in self._sinks.items():
+            try:
+                sink.publish()
+            except CompactorError as error:
+                if before:
+                    places = " to ".join(dict.fromkeys((before[0], before[-1])))
+                    count = f"{len(before):,} of its {len(self._sinks):,} files are"
+                    error.args = (Message(error.message, f"; {count} in place: {places}"),)
+                raise
+            before.append(self._path_of(name))
 
     def close(self) -> None:
-        for sink in self._sinks:
+        for sink in self._sinks.values():
             sink.close()
+
+    def _path_of(self, name: str) -> str:
+        return self._path.replace("{}", name)
 
 
 class DocumentWriter(_Files):

@@ -136,9 +136,8 @@ def test_a_mistake_of_an_output_is_told_with_file_line_and_node(mistake: str, fo
     _refused(text, "p.yaml, line 3: node 'o': ")
 
 
-def test_a_failed_move_is_told_with_the_outputs_that_are_in_place(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def third_move_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = StagedFile.publish
 
     def failing(file: StagedFile, target: Path) -> None:
@@ -147,11 +146,29 @@ def test_a_failed_move_is_told_with_the_outputs_that_are_in_place(
         publish(file, target)
 
     monkeypatch.setattr(StagedFile, "publish", failing)
+
+
+@pytest.mark.usefixtures("third_move_fails")
+def test_a_failed_move_is_told_with_the_outputs_that_are_in_place(folder: Path) -> None:
     outputs = [f"  o{n}: {{output: {{input: a, path: {n}.csv}}}}" for n in range(4)]
     Path("p.yaml").write_text("\n".join(["nodes:", f"  a: {{{A}}}", *outputs, ""]))
     with refuses(CompactorError, "p.yaml, line 5: node 'o2': ", "'o0', 'o1'"):
         run_pipeline(load_pipeline("p.yaml"))
     assert [n for n in range(4) if Path(f"{n}.csv").exists()] == [0, 1]
+
+
+@pytest.mark.usefixtures("third_move_fails")
+def test_a_failed_move_within_a_split_is_told_with_the_files_that_are_in_place(
+    folder: Path,
+) -> None:
+    Path("out").mkdir()
+    Path("k.csv").write_text("k\n0\n1\n2\n3\n")
+    output = "{output: {input: k, path: 'out/{}.csv', split: {by: k}}}"
+    Path("p.yaml").write_text(f"nodes:\n  k: {{source: {{path: k.csv}}}}\n  o: {output}\n")
+    in_place = "; 2 of its 4 files are in place: out/0.csv to out/1.csv"
+    with refuses(CompactorError, "p.yaml, line 3: node 'o': out/2.csv: ", in_place):
+        run_pipeline(load_pipeline("p.yaml"))
+    assert sorted(path.name for path in Path("out").iterdir()) == ["0.csv", "1.csv"]
 
 
 def test_a_row_of_several_files_is_told_with_its_file(folder: Path) -> None:
