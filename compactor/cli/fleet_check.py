@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from compactor.cli.output import echo_json, echo_line, human_bytes
 from compactor.cli.tables import address_of
-from compactor.common.clock import Clock, SystemClock
+from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.common.logs import utc_time
 from compactor.common.plain_values import plain_dict
@@ -41,14 +41,14 @@ class CheckedTable(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-def check_fleet(path: str, *, as_json: bool, clock: Clock | None = None) -> None:
+def check_fleet(path: str, *, as_json: bool) -> None:
     """Reads the file and the tables, writes nothing to them, and prints what it found.
 
     Raises `ConfigError` for the file, also for copies that would overlap a table or each other, and
     `JobError` if tables can't be read.
     """
     config = load_fleet(path)
-    now = (clock or SystemClock()).now_unix_ms()
+    now = SystemClock().now_unix_ms()
     patterns = patterns_of(config)
     places, unanswered = found(patterns)
     for _, error in unanswered:

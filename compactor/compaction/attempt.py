@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import random_id
 from compactor.common.garbage import older_objects_left_alone
 from compactor.common.heap import set_up_heap
 from compactor.common.logs import bound
@@ -84,7 +84,7 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
 
 
 class _Attempt:
-    def __init__(self, compaction: Compaction, store: Store, ids: Ids = random_id) -> None:
+    def __init__(self, compaction: Compaction, store: Store) -> None:
         self._compaction = compaction
         self._plain_store = store
         self._are_local = is_on_local_disk(store)
@@ -96,7 +96,7 @@ class _Attempt:
         trim()
         self._start_rss_bytes = resident_bytes()
         reset_peak()
-        self.attempt_id = f"{compaction.compaction_id}-{ids()[:8]}"
+        self.attempt_id = f"{compaction.compaction_id}-{random_id()[:8]}"
         self._opened = 0
         self._keys: dict[int, str] = {}
         """Object keys by the id of the upload; `_uploads` keeps the uploads alive, so ids stay unique."""

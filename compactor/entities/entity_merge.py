@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.common.clock import Clock, Ids, SystemClock, random_id
+from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended
 from compactor.entities.cluster_figures import (
     ClusterFigures,
@@ -179,7 +179,6 @@ class EntityMerge:
         run: EntityRun,
         *,
         connect: Components = components,
-        ids: Ids = random_id,
         clock: Clock | None = None,
         max_looked_at: float = _MAX_LOOKED_AT,
     ) -> None:
@@ -187,7 +186,7 @@ class EntityMerge:
         self._memory = EntityMemory(run.memory_limit_bytes)
         self._clock, self._max_looked_at = clock or SystemClock(), max_looked_at
         self._spec, self._on_progress = run.spec, run.on_progress
-        self._run, self._connect, self._ids = run, connect, ids
+        self._run, self._connect = run, connect
         self._target = Target(run.store, run.tombstone_retention_seconds)
         self._outcome: _Outcome | None = None
         self._located: Sequence[Located | None] = ()
@@ -216,7 +215,6 @@ class EntityMerge:
             batches,
             SORT,
             OPTIONS,
-            ids=self._ids,
             adding=Adding(amend=target.amending(after, memo)),
         ).version
         target.forget()
@@ -225,7 +223,7 @@ class EntityMerge:
     def _remembered(self) -> str | None:
         """Stores what the next run has to know. Returns the key; None if that is nothing."""
         memo = None if self._outcome is None else self._outcome.memo()
-        return None if memo is None else self._target.remember_rows(memo, self._spec, self._ids())
+        return None if memo is None else self._target.remember_rows(memo, self._spec, random_id())
 
     def look(self) -> tuple[EntityMergeReport, EntityBatches | None]:
         """Returns the report of a dry run with the largest changes, and the rows it would write; None without

@@ -17,7 +17,7 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from compactor.common.clock import Clock, SystemClock
+from compactor.common.clock import SystemClock
 from compactor.errors import StoreError, UsageError
 from compactor.files.problems import one_line
 from compactor.lakes.file import footer_of
@@ -38,10 +38,9 @@ class DeltaLake:
     fills_columns = True
     is_followed = True
 
-    def __init__(self, store: Store, table_id: str, clock: Clock | None = None) -> None:
+    def __init__(self, store: Store, table_id: str) -> None:
         self._store = store
         self._application = f"lsm-compactor/{table_id}"
-        self._clock = clock or SystemClock()
 
     def types(self, schema: pa.Schema) -> pa.Schema:
         return lake_schema(schema, "Delta", lambda _: None)
@@ -118,7 +117,7 @@ class DeltaLake:
             table.alter.add_columns(fields, commit_properties=self._properties(None))
         adds: list[AddAction | RemoveAction] = [self._add(f, swap) for f in swap.adds]
         if is_same:
-            now = self._clock.now_unix_ms()
+            now = SystemClock().now_unix_ms()
             adds += [
                 RemoveAction(file.name, not swap.keeps_rows, now, file.size_bytes, {})
                 for file in swap.removes

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection
 from contextlib import ExitStack, closing
 from fnmatch import fnmatch
+from functools import partial
 
 from compactor.errors import ConfigError
 from compactor.files.places import is_stream
@@ -18,7 +19,6 @@ from compactor.pipelines.config import Output, Pipeline, Source
 from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.guesses import run_by_guesses
 from compactor.pipelines.located import at_node
-from compactor.pipelines.nodes.source import OpenSource, open_source
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.run_report import RunReport
 from compactor.settings.names import in_pipeline, settings_named
@@ -26,13 +26,13 @@ from compactor.settings.paths import identity
 
 
 @settings_named(in_pipeline)
-def run_pipeline(pipeline: Pipeline, opener: OpenSource = open_source) -> RunReport:
+def run_pipeline(pipeline: Pipeline) -> RunReport:
     """Runs a pipeline and returns its report.
 
     On `CompactorError` no output of the failed phase contains anything of this run.
     """
     with pipeline.variables.hidden():
-        return _run(pipeline, opener)
+        return _run(pipeline)
 
 
 def check_pipeline(pipeline: Pipeline) -> None:
@@ -49,23 +49,21 @@ def check_pipeline(pipeline: Pipeline) -> None:
             PipelineRun(rest).close()
 
 
-def _run(pipeline: Pipeline, opener: OpenSource) -> RunReport:
-    if not pipeline.init and opener is open_source and not _has_stream(pipeline):
-        return run_by_guesses(pipeline)
+def _run(pipeline: Pipeline) -> RunReport:
     if not pipeline.init:
-        return PipelineRun(pipeline, opener).run()
+        return PipelineRun(pipeline).run() if _has_stream(pipeline) else run_by_guesses(pipeline)
     first, rest = phases_of(pipeline)
     _check_streams(pipeline, first, rest)
     with opened_dead_letters(pipeline) as sink, ExitStack() as runs:
-        before = runs.enter_context(closing(PipelineRun(first, opener, sink)))
+        before = runs.enter_context(closing(PipelineRun(first, dead_letters_sink=sink)))
+        bind_rest = partial(PipelineRun, rest, dead_letters_sink=sink, reported=tuple(first.nodes))
         # Bind the second phase before anything runs, unless its sources may not exist yet.
-        reported = tuple(first.nodes)
-        after = None if _reads_outputs(rest, first) else PipelineRun(rest, opener, sink, reported)
+        after = None if _reads_outputs(rest, first) else bind_rest()
         if after is not None:
             runs.enter_context(closing(after))
         report = before.run()
         if rest.nodes:
-            report.add((after or PipelineRun(rest, opener, sink, reported)).run())
+            report.add((after or bind_rest()).run())
     return report
 
 

@@ -51,6 +51,7 @@ class PipelineRun:
         self,
         pipeline: Pipeline,
         opener: OpenSource = open_source,
+        *,
         dead_letters_sink: Any | None = None,
         reported: Collection[str] = (),
     ) -> None:

@@ -157,10 +157,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     def tag(self, name: str) -> Tag | None:
         return next((tag for tag in self.tags if tag.name == name), None)
 
-    def by_age(self, keys: Iterable[str] | None = None) -> list[FragmentEntry]:
-        """Returns all live fragments, or those named, oldest first: the order among equal keys."""
-        entries = self.fragments.all() if keys is None else [self.fragments[k] for k in keys]
-        return sorted(entries, key=lambda entry: entry.age)
+    def by_age(self) -> list[FragmentEntry]:
+        """Returns all live fragments, oldest first: the order among equal keys."""
+        return sorted(self.fragments.all(), key=lambda entry: entry.age)
 
     def without(self, fragments: Iterable[str]) -> Snapshot:
         """Returns the snapshot as if those fragments had never been in the table."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from compactor.common.clock import Clock, SystemClock
+from compactor.common.clock import SystemClock
 from compactor.common.escaping import one_line
 from compactor.common.logs import utc_time
 from compactor.common.plain_values import plain_dict
@@ -135,10 +135,10 @@ def to_log(event: Event) -> None:
     log.log(event.level, event.name, extra={_LOGGED_AS.get(k, k): v for k, v in fields.items()})
 
 
-def as_line(event: Event, *, as_json: bool, clock: Clock | None = None) -> str:
+def as_line(event: Event, *, as_json: bool) -> str:
     """Returns the line of `watch` on stdout."""
     values = event.values
-    now = utc_time((clock or SystemClock()).now_unix_ms() / 1000)
+    now = utc_time(SystemClock().now_unix_ms() / 1000)
     if as_json:
         return json.dumps({"time": now, "event": event.name, **values}, ensure_ascii=False)
     return one_line(f"{now} {event.name} " + " ".join(f"{k}={v}" for k, v in values.items()))

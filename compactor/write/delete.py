@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from msgspec import Struct
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import random_id
 from compactor.errors import CommitConflictError
 from compactor.predicate.tree import Predicate
 from compactor.read.steps import thread_pool_of
@@ -59,7 +59,6 @@ def delete_rows(
     dry_run: bool = False,
     threads: int = 1,
     skip_missing: bool = False,
-    ids: Ids = random_id,
     on_progress: FragmentProgress = lambda _done: None,
 ) -> DeleteReport:
     """Deletes all rows that satisfy the condition, in one commit.
@@ -73,7 +72,7 @@ def delete_rows(
     anything is deleted; `CommitConflictError` if fragments change faster than they can be searched.
     """
     with thread_pool_of(threads) as pool:
-        deletion = _Deletion(store, log, where, pool, ids, on_progress, skip_missing)
+        deletion = _Deletion(store, log, where, pool, on_progress, skip_missing)
         return until_current(log, partial(deletion.attempt, dry_run=dry_run), "deleted")
 
 
@@ -84,11 +83,10 @@ class _Deletion:
         log: CommitLog,
         where: str | Predicate,
         pool: ThreadPool,
-        ids: Ids,
         on_progress: FragmentProgress,
         skip_missing: bool,
     ) -> None:
-        self._store, self._log, self._where, self._ids = store, log, where, ids
+        self._store, self._log, self._where = store, log, where
         self._new_search = partial(
             Search,
             store,
@@ -118,7 +116,7 @@ class _Deletion:
         report.rows_left_out = search.left_out.rows_left_out
         if dry_run or not found:
             return report
-        key = deletions_key(snapshot.version, self._ids())
+        key = deletions_key(snapshot.version, random_id())
         bits = [(item.entry, item.deleted) for item in found]
         entries = write_deletions(self._store, key, bits)
         after = self._log.commit(partial(self._changes, entries))

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
 
-from compactor.common.clock import Ids, random_id
 from compactor.errors import InputError, TableNotFoundError
 from compactor.predicate.holding import holding
 from compactor.predicate.tree import Predicate, columns_of
@@ -43,7 +42,6 @@ class Overwrite(Adding):
         on_progress: Callable[[int], None] = lambda _rows: None,
         *,
         threads: int | None = None,
-        ids: Ids = random_id,
     ) -> None:
         """where: the rows to replace, which all new rows have to match; None replaces all rows.
 
@@ -52,7 +50,6 @@ class Overwrite(Adding):
         super().__init__(on_progress)
         self._where = where
         self._threads = threads or usable_cores()
-        self._ids = ids
         self._bound: tuple[IngestPlan, Predicate] | None = None
         """The condition on the columns of a plan."""
 
@@ -106,7 +103,7 @@ class Overwrite(Adding):
         if self._where is None:
             return commit(amend=self._without_all)
         with thread_pool_of(self._threads) as pool:
-            replacing = Replacing(log.store, self._where, Operation.OVERWRITE, pool, ids=self._ids)
+            replacing = Replacing(log.store, self._where, Operation.OVERWRITE, pool)
 
             def attempt(latest: Snapshot) -> Snapshot:
                 replacing.find(latest)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import random_id
 from compactor.predicate.tree import Predicate
 from compactor.stores.base import Store
 from compactor.table.conditions import condition_on
@@ -41,7 +41,6 @@ class Replacing:
         operation: Operation,
         pool: ThreadPool,
         *,
-        ids: Ids = random_id,
         on_progress: FragmentProgress = lambda _done: None,
     ) -> None:
         """where: the condition, on shown names; it is bound again when the table's columns have changed."""
@@ -49,7 +48,6 @@ class Replacing:
         self._text = where
         self._operation = operation
         self._pool = pool
-        self._ids = ids
         self._on_progress = on_progress
         self._bound_to: tuple[Any, ...] = ()
         """The columns to which the condition is bound."""
@@ -65,7 +63,7 @@ class Replacing:
         Raises `UsageError` for an invalid condition, and what searches raise.
         """
         bits = [(item.entry, item.deleted) for item in self._look(snapshot)]
-        key = deletions_key(snapshot.version, self._ids())
+        key = deletions_key(snapshot.version, random_id())
         self._deleted = write_deletions(self._store, key, bits) if bits else []
 
     def count(self, snapshot: Snapshot) -> None:

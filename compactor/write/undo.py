@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import random_id
 from compactor.compaction.carrying import CannotCarryError, OrderOf, order_of_keys
 from compactor.compaction.carrying_back import carried_back
 from compactor.compaction.compaction import Compaction
@@ -52,7 +52,6 @@ def undo_compaction(
     compaction_id: str,
     *,
     dry_run: bool = False,
-    ids: Ids = random_id,
     order_of: OrderOf = order_of_keys,
 ) -> UndoReport:
     """Puts the inputs of a compaction in the place of its outputs, in one commit that ends all leases.
@@ -66,7 +65,7 @@ def undo_compaction(
     latest = log.current()
     compaction_id = compaction_of(_runs(latest.fragments.all()), compaction_id)
     version, compaction_id = _version_of(log, latest, compaction_id)
-    undo = _Undo(log, version, compaction_id, ids, order_of)
+    undo = _Undo(log, version, compaction_id, order_of)
     undo.check_whole()
     return until_current(log, undo.dry_run if dry_run else undo.attempt, "undone")
 
@@ -75,10 +74,10 @@ class _Undo:
     """The undo of one compaction."""
 
     def __init__(
-        self, log: CommitLog, version: Version, compaction_id: str, ids: Ids, order_of: OrderOf
+        self, log: CommitLog, version: Version, compaction_id: str, order_of: OrderOf
     ) -> None:
         """version: which committed the compaction."""
-        self._log, self._ids, self._order_of = log, ids, order_of
+        self._log, self._order_of = log, order_of
         self._version, self._compaction_id = version, compaction_id
         self._before = log.at(version.number - 1)
         self._lease = self._before.leases[compaction_id]
@@ -103,7 +102,7 @@ class _Undo:
         found = self._deleted(latest)
         entries: list[FragmentEntry] = []
         if found:
-            key = deletions_key(latest.version, self._ids())
+            key = deletions_key(latest.version, random_id())
             entries = write_deletions(self._log.store, key, found)
         changed = {entry.key: entry for entry in entries}
         deletions = {entry.key: latest.fragments[entry.key].deletion for entry in self._outputs}

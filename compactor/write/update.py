@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.common.clock import Ids, random_id
+from compactor.common.clock import random_id
 from compactor.errors import DataError
 from compactor.files.read import DEFAULT_BATCH_BYTES
 from compactor.files.source import FileBatches
@@ -62,7 +62,6 @@ def update_rows(
     *,
     dry_run: bool = False,
     threads: int = 1,
-    ids: Ids = random_id,
     on_progress: Callable[[int], None] = lambda _rows: None,
 ) -> UpdateReport:
     """Updates all rows that satisfy the condition, in one commit.
@@ -73,7 +72,7 @@ def update_rows(
     that its column can't take, and what deletions raise; then nothing is updated.
     """
     with thread_pool_of(threads) as pool:
-        update = _Update(store, log, where, given, pool, ids, on_progress)
+        update = _Update(store, log, where, given, pool, on_progress)
         return until_current(log, update.dry_run if dry_run else update.attempt, "updated")
 
 
@@ -85,12 +84,11 @@ class _Update:
         where: str,
         given: Mapping[str, Any],
         pool: ThreadPool,
-        ids: Ids,
         on_progress: Callable[[int], None],
     ) -> None:
         self._store, self._log, self._given = store, log, given
-        self._pool, self._ids, self._on_progress = pool, ids, on_progress
-        self._replacing = Replacing(store, where, Operation.UPDATE, pool, ids=ids)
+        self._pool, self._on_progress = pool, on_progress
+        self._replacing = Replacing(store, where, Operation.UPDATE, pool)
 
     def dry_run(self, snapshot: Snapshot) -> UpdateReport:
         file, plan = self._begin(snapshot)
@@ -104,7 +102,7 @@ class _Update:
         if not found:
             return UpdateReport(version=snapshot.version)
         fragments = FragmentsOfFiles(
-            self._store, plan, self._ids(), pool=self._pool, on_rows=self._told
+            self._store, plan, random_id(), pool=self._pool, on_rows=self._told
         )
         with closing(fragments):
             fragments.add(file)

@@ -28,9 +28,9 @@ def in_quotes(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def names_text(names: Iterable[str], most: int = _MAX_LISTED) -> str:
+def names_text(names: Iterable[str]) -> str:
     """Formats the first names as a list for `parse_names`."""
-    return ", ".join(map(quoted, islice(names, most)))
+    return ", ".join(map(quoted, islice(names, _MAX_LISTED)))
 
 
 def split_outside_quotes(text: str, separator: str) -> list[str]:

@@ -62,14 +62,12 @@ def check_push(url: str) -> None:
         )
 
 
-def push_password(
-    url: str, file: str | None, environment: Mapping[str, str] = os.environ
-) -> str | None:
+def push_password(url: str, file: str | None) -> str | None:
     """Returns the password for the user in an address that passed `check_push`.
 
     Reads the file's single line, or else the environment. Raises `UsageError`.
     """
-    source, password = PASSWORD_VARIABLE, environment.get(PASSWORD_VARIABLE)
+    source, password = PASSWORD_VARIABLE, os.environ.get(PASSWORD_VARIABLE)
     if file is not None:
         source, password = f"--metrics-push-password-file {file}", _read_password(file)
     if password is not None and urlsplit(url).username is None:

@@ -403,7 +403,6 @@ def ingest_batches(
     options: IngestOptions,
     *,
     ids: Ids = random_id,
-    on_progress: ByteProgress = lambda _done, _total: None,
     adding: Adding | None = None,
     pool: ThreadPool = ALONE,
 ) -> IngestReport:
@@ -414,7 +413,7 @@ def ingest_batches(
     on_rows = partial(adding.take, plan)
     fragments = FragmentsOfFiles(store, plan, ids(), pool=pool, on_rows=on_rows)
     with closing(fragments):
-        fragments.add(file, on_progress)
+        fragments.add(file)
         written = fragments.finish()
     after = adding.commit(log, snapshot, plan, written.entries)
     return report_of([plan.path], written, after.version, sort_of_file)

@@ -45,13 +45,13 @@ class WrittenFragments:
 
 
 def write_fragments(
-    store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str, *, pool: ThreadPool = ALONE
+    store: Store, plan: IngestPlan, file: FileBatches, attempt_id: str
 ) -> WrittenFragments:
     """Writes a file's rows; nothing is visible before `commit_fragments`.
 
     attempt_id: unique to this call. Raises `InputError`, and `FoldError` for a sum that overflows.
     """
-    with closing(FragmentsOfFiles(store, plan, attempt_id, pool=pool)) as fragments:
+    with closing(FragmentsOfFiles(store, plan, attempt_id)) as fragments:
         fragments.add(file)
         return fragments.finish()
 

@@ -135,18 +135,12 @@ def encode_chunk(
     return EncodedChunk(array, encoded, compared)
 
 
-def make_chunk(
-    array: pa.Array,
-    *,
-    level: int,
-    coding: Coding = Coding.OPEN,
-    seen: TextSurvey | None = None,
-) -> Chunk:
+def make_chunk(array: pa.Array, *, level: int, coding: Coding = Coding.OPEN) -> Chunk:
     """Encodes and compresses a storage array, as `encode_chunk` does.
 
     level: zstd's; 0 for no compression. Raises `LimitError` if readers would refuse the chunk.
     """
-    return encode_chunk(array, coding=coding, seen=seen).compressed(level)
+    return encode_chunk(array, coding=coding).compressed(level)
 
 
 def _decoded_bytes(array: pa.Array, encoded: EncodedArray) -> int:

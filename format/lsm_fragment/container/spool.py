@@ -22,8 +22,7 @@ Parts = tuple[bytes, ...]
 class ColumnSpool:
     """Finished blocks by column, in memory and, beyond its limit, in a temporary file."""
 
-    def __init__(self, directory: str | None, memory_bytes: int) -> None:
-        self._directory = directory
+    def __init__(self, memory_bytes: int) -> None:
         self._left_bytes = memory_bytes
         self._file: IO[bytes] | None = None
         self._file_bytes = 0
@@ -65,6 +64,6 @@ class ColumnSpool:
 
     def _write(self, parts: Parts, size: int) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115 - closed by close()
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._file.writelines(parts)
         self._file_bytes += size

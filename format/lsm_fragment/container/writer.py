@@ -122,7 +122,6 @@ class FragmentWriter:
         sort: SortSchema,
         options: WriterOptions | None = None,
         *,
-        spool_directory: str | None = None,
         spool_memory_bytes: int = SPOOL_MEMORY_BYTES,
         on_row_group: Callable[[dict[str, pa.Array]], None] | None = None,
         pool: ThreadPool = ALONE,
@@ -154,7 +153,7 @@ class FragmentWriter:
         """The one before, or the last one, while its chunks are compressed."""
         self._last_key: Bound | None = None
         self._row_hashes: list[int] = []
-        self._spool = ColumnSpool(spool_directory, spool_memory_bytes)
+        self._spool = ColumnSpool(spool_memory_bytes)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows, which must continue the sort order.
