@@ -9,6 +9,11 @@ from typing import TypeVar
 _Answer = TypeVar("_Answer")
 
 
+def backoff_seconds(failures: int, first_seconds: float, max_seconds: float) -> float:
+    """Returns the wait after a number of failures in a row: it doubles with each, up to `max_seconds`."""
+    return min(max_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
+
+
 def patiently(
     ask: Callable[[], _Answer],
     is_worth_another_try: Callable[[BaseException], bool],

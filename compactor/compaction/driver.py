@@ -21,6 +21,7 @@ from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.carrying import (
     CannotCarryError,
     Carrying,
@@ -652,11 +653,6 @@ class Driver:
 
 def _moved(move: TrivialMove) -> list[FragmentEntry]:
     return [structs.replace(entry, level=move.output_level) for entry in move.entries]
-
-
-def backoff_seconds(failures: int, first_seconds: float, max_seconds: float) -> float:
-    """Returns the wait after a number of failures in a row: it doubles with each, up to `max_seconds`."""
-    return min(max_seconds, first_seconds * 2.0 ** min(failures - 1, 64))
 
 
 def _are_suspected(snapshot: Snapshot, specs: Iterable[CompactionSpec]) -> bool:

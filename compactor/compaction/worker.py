@@ -14,9 +14,10 @@ from msgspec import Struct, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.common.counts import counted
+from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.compact_report import CompactReport, explain_lost, refuse
 from compactor.compaction.compaction import Outcome
-from compactor.compaction.driver import Driver, FinishedCompaction, backoff_seconds
+from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.engine import Engine
 from compactor.compaction.listener import Listener, Silent
 from compactor.errors import CompactorError, ConfigError, JobError, MachineError, TableNotFoundError

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import tzinfo
 from typing import Final, TypeAlias
 
+from compactor.common.second_tries import backoff_seconds
 from compactor.fleet.chores import Chore, Job, Runner
 from compactor.fleet.config import PublishRules, RetentionRules, VacuumRules
 from compactor.fleet.member import Member
@@ -34,8 +35,10 @@ class Agenda:
             job, key = ended.job, (ended.job.table, ended.job.chore)
             member = members.get(job.table)
             if ended.error is not None:
-                seconds = min(_MAX_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** self._failures[key])
                 self._failures[key] += 1
+                seconds = backoff_seconds(
+                    self._failures[key], _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS
+                )
                 if member is not None:
                     member.due_ms[job.chore] = now + round(seconds * 1000)
                 self._told.warned(f"{job.chore} of {job.table}", ended.error, seconds)

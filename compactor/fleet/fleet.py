@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from compactor.common.clock import Clock, SystemClock
+from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.listener import Silent
@@ -36,6 +37,7 @@ _LOOKS: Final = 16
 _MAX_OPEN_TABLES: Final = 64
 _MAX_OPEN_FRAGMENTS: Final = 200_000
 """Keep the snapshots of this many fragments of tables at rest, some 200 MB, and of so many tables."""
+_FIRST_POLL_BACKOFF_SECONDS: Final = 2.0
 _MAX_POLL_BACKOFF_SECONDS: Final = 300.0
 _MAX_PAUSE_SECONDS: Final = 10.0
 """Read the file this often, however seldom tables are asked. Long pauses would look like a stalled loop."""
@@ -136,7 +138,9 @@ class Fleet(Silent):
         for member, answer in zip(due, list(answers), strict=True):
             if isinstance(answer, CompactorError):
                 member.failures += 1
-                seconds = min(_MAX_POLL_BACKOFF_SECONDS, 2.0 ** min(member.failures, 16))
+                seconds = backoff_seconds(
+                    member.failures, _FIRST_POLL_BACKOFF_SECONDS, _MAX_POLL_BACKOFF_SECONDS
+                )
                 self._told.warned(member.url, answer, seconds)
             else:
                 member.failures = 0

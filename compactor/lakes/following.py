@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Silent
 from compactor.errors import CompactorError
@@ -13,6 +14,7 @@ from compactor.lakes.publish import Publisher
 from compactor.lakes.publish_report import PublishReport
 from lsm_fragment.errors import FormatError
 
+_FIRST_PAUSE_SECONDS: Final = 2.0
 _MAX_PAUSE_SECONDS: Final = 60.0
 
 
@@ -59,7 +61,7 @@ class Following(Silent):
                 report = publisher.publish()
             except (CompactorError, FormatError) as error:
                 failures += 1
-                seconds = min(_MAX_PAUSE_SECONDS, 2.0**failures)
+                seconds = backoff_seconds(failures, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
                 self._on_failure(error, seconds)
                 self._is_over.wait(seconds)
                 self._is_due.set()

@@ -143,6 +143,8 @@ class Heard(Silent):
         self.events: list[tuple[str, ...]] = []
         self.states: list[TableState] = []
         self.chores: list[tuple[str, Chore, int]] = []
+        self.retry_seconds: dict[str, float] = {}
+        """The pause before the next try that was told last, by subject."""
         self.longest_wait = 0.0
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None:
@@ -173,6 +175,7 @@ class Heard(Silent):
 
     def warned(self, subject: str, error: Exception, retry_seconds: float) -> None:
         self.events.append(("warned", subject, str(error)))
+        self.retry_seconds[subject] = retry_seconds
 
     def ended(self, ended: Ended) -> None:
         self.chores.append((ended.job.table, ended.job.chore, self._time.now_unix_ms()))

@@ -346,6 +346,19 @@ def test_new_rules_count_at_once_for_a_table_that_fails(folder: MemoryFolder) ->
     assert folder.fragments("a") == 1
 
 
+def test_2_000_failures_in_a_row_give_the_longest_pause(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    fleet = MemoryFleet(folder, Settled(replace(ALL, vacuum=VacuumRules(every=60))))
+    fleet.failing_chores.add("memory://lake/a")
+    fleet.run(30)
+    [member] = fleet.fleet._roster.members.values()
+    member.failures = fleet.fleet._agenda._failures[member.url, Chore.VACUUM] = 2000
+    folder.is_reachable = False
+    fleet.run(300)
+    assert fleet.heard.retry_seconds[member.url] == 300
+    assert fleet.heard.retry_seconds[f"vacuum of {member.url}"] == 3600
+
+
 def test_a_vacuum_that_failed_is_tried_again_only_in_its_windows(folder: MemoryFolder) -> None:
     fill(folder, "a", 1)
     vacuum = VacuumRules.model_validate({"every": 86_400, "between": "17:00-17:10"})

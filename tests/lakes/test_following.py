@@ -66,3 +66,19 @@ def test_what_fails_is_told_and_tried_again(
     assert told[:2] == ["no answer", "still none"]
     assert told[2].rows == 2
     copying.close()
+
+
+def test_2_000_failures_in_a_row_give_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = 1e-6
+    monkeypatch.setattr(following, "_MAX_PAUSE_SECONDS", longest)
+    table = created(pa.table({"k": [1, 2]}))
+    done: queue.Queue[Any] = queue.Queue()
+    pauses: queue.Queue[float] = queue.Queue()
+
+    def open_publisher() -> Publisher:
+        raise StoreUnreachableError("no answer")
+
+    publishing = Following(open_publisher, done.put, lambda _error, seconds: pauses.put(seconds))
+    publishing.looked(seen(table))
+    assert {pauses.get(timeout=WAIT_SECONDS) for _ in range(2000)} == {longest}
+    publishing.close()
