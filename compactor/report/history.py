@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from compactor.common.sampling import evenly
 from compactor.report.data import CommitterRow, CompactionRow, HistoryPoint
 from compactor.report.keyspace import KeyAxis, ReadCost, read_cost
 from compactor.table.entry import FragmentEntry
@@ -77,7 +78,7 @@ def points_of(
     """
     state = _State(start, versions, table)
     changing = [v.number for v in versions if v.changes.adds or v.changes.removes]
-    shown = set(_thinned(changing, MAX_POINTS))
+    shown = set(evenly(changing, MAX_POINTS))
     points = []
     if start.version:
         points.append(state.point(start.version, start.committed_unix_ms, "start"))
@@ -87,13 +88,6 @@ def points_of(
             operation = str(version.changes.operation)
             points.append(state.point(version.number, version.committed_unix_ms, operation))
     return tuple(points)
-
-
-def _thinned(numbers: Sequence[int], limit: int) -> list[int]:
-    if len(numbers) <= limit:
-        return list(numbers)
-    places = np.linspace(0, len(numbers) - 1, limit).round().astype(int)
-    return [numbers[place] for place in np.unique(places)]
 
 
 class _State:
