@@ -9,6 +9,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from compactor.cli.shared_options import option_type
 from compactor.cli.tables import open_log
 from compactor.lakes.lake import LakeKind, parse_levels
 from compactor.lakes.open import open_publisher
@@ -41,14 +42,6 @@ class LakeChoice(Struct, frozen=True):
         )
 
 
-def min_level(text: str) -> int:
-    """Parses `1+` as a type of click's options."""
-    try:
-        return parse_levels(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 def lake_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds --as, --levels, --catalog and --name, which the command takes as one `LakeChoice`."""
 
@@ -78,7 +71,7 @@ def lake_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
         )(with_choice)
         with_choice = click.option(
             "--levels",
-            type=min_level,
+            type=option_type(parse_levels),
             metavar="N+",
             default="0+",
             show_default=True,

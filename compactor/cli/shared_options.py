@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 from pydantic import Field
@@ -18,6 +18,8 @@ from compactor.settings.model import Settings
 from compactor.table.tags import Moment
 from lsm_fragment.names import parse_name
 
+_Given = ParamSpec("_Given")
+_Parsed = TypeVar("_Parsed")
 _MAX_DIGITS: Final = 20
 """Numbers with as many digits are no version, and may be a time."""
 
@@ -37,28 +39,28 @@ class ReadSettings(Settings):
     )
 
 
-def duration_seconds(text: str, min_seconds: int = 0) -> float:
-    """Parses `90s`, `15m`, `6h`, `7d`, `2w` or `0` as a type of click's options."""
-    try:
-        return units.duration_seconds(text, min_seconds)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+def option_type(parse: Callable[_Given, _Parsed]) -> Callable[_Given, _Parsed]:
+    """Makes a type of click's options of a parser that raises ValueError."""
+
+    @wraps(parse)
+    def parsed(*args: _Given.args, **kwargs: _Given.kwargs) -> _Parsed:
+        try:
+            return parse(*args, **kwargs)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return parsed
 
 
-def size_bytes(text: str) -> int:
-    """Parses `512MiB`, `2GiB`, `1.5GB` or a number of bytes as a type of click's options."""
-    try:
-        return units.size_bytes(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+duration_seconds = option_type(units.duration_seconds)
+size_bytes = option_type(units.size_bytes)
+column_name = option_type(parse_name)
 
 
+@option_type
 def moment_unix_ms(text: str) -> int:
-    """Parses an ISO 8601 time (UTC without a zone) or a duration before now, as a type of click's options."""
-    try:
-        return units.moment_unix_ms(text, SystemClock())
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    """Parses an ISO 8601 time (UTC without a zone) or a duration before now."""
+    return units.moment_unix_ms(text, SystemClock())
 
 
 def version_or_time(text: str) -> Moment:
@@ -75,14 +77,6 @@ def check_condition(where: str, advice: str) -> None:
     """Raises `UsageError` with the advice if the condition of --where is empty."""
     if not where.strip():
         raise UsageError(f"--where: the condition is empty; {advice}")
-
-
-def column_name(text: str) -> str:
-    """Parses the name of a column, optionally quoted, as a type of click's options."""
-    try:
-        return parse_name(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 threads_option = setting_option(ReadSettings, "threads")
