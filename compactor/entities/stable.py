@@ -20,6 +20,7 @@ from compactor.entities.texts import I64, TEXT
 from compactor.files.plain_text import text_scalar
 from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.batches import one_array
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 
@@ -56,10 +57,10 @@ class Histories(NamedTuple):
             np.asarray(pc.fill_null(table[name], False)) for name in (DELETED, REPLACED)
         )
         kinds = np.where(is_replaced, REPLACED_ROW, np.where(is_deleted, DELETED_ROW, LIVING_ROW))
-        counts, members = list_parts(_whole(table[MEMBERS]))
-        _, since = list_parts(_whole(table[SINCE]))
+        counts, members = list_parts(one_array(table[MEMBERS]))
+        _, since = list_parts(one_array(table[SINCE]))
         return cls(
-            _whole(table[ID]).cast(TEXT),
+            one_array(table[ID]).cast(TEXT),
             kinds.astype(np.int64),
             np.repeat(np.arange(len(table)), counts),
             members.cast(TEXT),
@@ -79,11 +80,6 @@ class Histories(NamedTuple):
 
 
 NO_HISTORIES: Final = Histories.of(())
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 class Lineage(Struct, frozen=True):

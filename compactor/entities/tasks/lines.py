@@ -18,6 +18,7 @@ from compactor.entities.texts import I64, TEXT
 from compactor.spark.shuffle.task import PLACE_BITS, TaskInput
 from compactor.stores.open import open_store
 from compactor.stores.parts import LazyPart, part_rows
+from lsm_fragment.arrays.batches import one_array
 
 STAGED_ROWS: Final = 1 << 16
 
@@ -139,8 +140,7 @@ def entities_at(
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    return one_array(table.column(name))
 
 
 def ints_of(table: pa.Table, name: str) -> I64:
