@@ -301,7 +301,7 @@ class SparkEntityMerge:
         """written: the table's rows, if they say which members they have."""
         self._on_progress("finding clusters")
         parts = self._home_parts
-        flows = [first_nodes(jobs.spark.range(0, parts, 1, 1), homes, 0)]
+        flows = [first_nodes(jobs.spark.range(0, parts, 1, 1), homes)]
         if labels is not None:
             flows += labels.home(1)
         if written is not None and written.feeds[differing.HISTORIES].rows:

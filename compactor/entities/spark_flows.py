@@ -50,7 +50,7 @@ def homes_of(values: Done) -> dict[int, Partition]:
     }
 
 
-def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> Flow:
+def first_nodes(parts: DataFrame, homes: Mapping[int, Partition]) -> Flow:
     """Labels the first node of each home with itself, because tasks run only where rows go.
 
     parts: the numbers of all parts.
@@ -63,7 +63,7 @@ def first_nodes(parts: DataFrame, homes: Mapping[int, Partition], rank: int) -> 
             nodes = found[np.isin(found, numbers)] << PLACE_BITS
             yield from _one_packet({NODE: nodes, LABEL: nodes})
 
-    return Flow(frame=parts, rank=rank, divider=TO_HOMES, prepare=prepare, is_plain=True)
+    return Flow(frame=parts, rank=0, divider=TO_HOMES, prepare=prepare, is_plain=True)
 
 
 def plain_rows(

@@ -36,7 +36,7 @@ class FixedBatches(FlatTextBatches):
             yield self._cut(records)
 
     def _cut(self, records: Records) -> TextRows:
-        is_sound, bad = self._sound(records, "is not valid UTF-8: save the file as UTF-8")
+        is_sound, bad = self._sound(records)
         texts = keep(records.texts, is_sound)
         ordinals, lines = records.ordinals[is_sound], records.lines[is_sound]
         reasons = self._odd_lengths(texts)

@@ -66,9 +66,7 @@ class FlatTextBatches(TypedTexts[TextRows]):
     def _parsed(self, block: TextRows) -> Iterator[Piece]:
         yield self._fit(block, block.columns)
 
-    def _sound(
-        self, records: Records, cause: str
-    ) -> tuple[npt.NDArray[np.bool_], list[tuple[int, str]]]:
+    def _sound(self, records: Records) -> tuple[npt.NDArray[np.bool_], list[tuple[int, str]]]:
         """Returns which records are UTF-8, and the ordinals and reasons of the others."""
         is_sound = np.ones(len(records.texts), dtype=np.bool_)
         try:
@@ -81,7 +79,10 @@ class FlatTextBatches(TypedTexts[TextRows]):
             )
             is_sound[[row for row, _ in failing]] = False
         bad = [
-            (int(records.ordinals[row]), f"{self.path}, line {records.lines[row]:,}: {cause}")
+            (
+                int(records.ordinals[row]),
+                f"{self.path}, line {records.lines[row]:,}: is not valid UTF-8: save the file as UTF-8",
+            )
             for row in np.flatnonzero(~is_sound)
         ]
         return is_sound, bad

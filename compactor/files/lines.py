@@ -37,7 +37,7 @@ class LineBatches(FlatTextBatches):
             yield self._matched(records)
 
     def _matched(self, records: Records) -> TextRows:
-        is_sound, bad = self._sound(records, "is not valid UTF-8: save the file as UTF-8")
+        is_sound, bad = self._sound(records)
         texts = pc.if_else(pa.array(is_sound), records.texts, None)
         found = pc.extract_regex(texts, self._layout.pattern.regex)
         is_match = np.asarray(found.is_valid())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk, Region
+from compactor.resources.merge_stages import ROW_HASHES
 from compactor.resources.reservation import Reservation
 
 _SEGMENT_BYTES: Final = 256 << 10
@@ -89,10 +90,13 @@ class RecordBuffer:
 
 
 class NumberArrays:
-    """A sequence of arrays of u64 numbers, each read and overwritten in place by index."""
+    """A sequence of arrays of u64 numbers, each read and overwritten in place by index.
 
-    def __init__(self, budget: MemoryBudget, stage: str, disk: LocalDisk) -> None:
-        self._memory = Reservation(budget, stage)
+    Its memory is of the stage `ROW_HASHES`.
+    """
+
+    def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
+        self._memory = Reservation(budget, ROW_HASHES)
         self._disk = disk
         self._arrays: list[npt.NDArray[np.uint64] | Region] = []
         self._spilled = False

@@ -14,16 +14,17 @@ import pytest
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import LocalDiskError
+from compactor.resources.merge_stages import ROW_HASHES
 from compactor.resources.record_buffer import NumberArrays, RecordBuffer
 from compactor.resources.stage import Buffer, MemoryStage, StagePlan
 from tests.support.open_files import open_files_in
 from tests.support.wording import refuses
 
 
-def budget() -> MemoryBudget:
+def budget(stage: str) -> MemoryBudget:
     stages = (
         MemoryStage(
-            name="s", holds="", buffer=Buffer.MATERIALIZED, memory_bytes=0, spill_priority=0
+            name=stage, holds="", buffer=Buffer.MATERIALIZED, memory_bytes=0, spill_priority=0
         ),
     )
     return MemoryBudget(StagePlan(1 << 20, 0, stages))
@@ -122,7 +123,7 @@ def test_threads_write_and_read_side_by_side_while_it_is_closed() -> None:
 
 
 def test_a_record_buffer_gives_its_records_in_order_however_often_it_is_spilled() -> None:
-    disk, rng, memory = LocalDisk(), random.Random(2), budget()
+    disk, rng, memory = LocalDisk(), random.Random(2), budget("s")
     records, expected = RecordBuffer(memory, "s", disk), []
     for number in range(400):
         expected.append(bytes([number % 256]) * rng.choice([0, 1, 300, 5000]))
@@ -139,7 +140,7 @@ def test_a_record_buffer_gives_its_records_in_order_however_often_it_is_spilled(
 
 
 def test_a_record_buffer_that_is_spilled_while_it_is_read_goes_on() -> None:
-    disk, memory = LocalDisk(), budget()
+    disk, memory = LocalDisk(), budget("s")
     records = RecordBuffer(memory, "s", disk)
     expected = [bytes([n]) * 100 for n in range(200)]
     for record in expected:
@@ -155,8 +156,8 @@ def test_a_record_buffer_that_is_spilled_while_it_is_read_goes_on() -> None:
 
 
 def test_pages_are_overwritten_in_place_in_memory_and_on_disk() -> None:
-    disk, memory = LocalDisk(), budget()
-    arrays = NumberArrays(memory, "s", disk)
+    disk, memory = LocalDisk(), budget(ROW_HASHES)
+    arrays = NumberArrays(memory, disk)
     for number in range(20):
         arrays.append(np.full(100 + number, number, dtype=np.uint64))
         if number == 10:

@@ -27,7 +27,7 @@ class DroppedRows:
         """bits: for each row of the input, whether it is dropped."""
         self._bits = bits
         self._memory = Reservation(budget, ROW_HASHES, bits.nbytes)
-        self._numbers = NumberArrays(budget, ROW_HASHES, disk)
+        self._numbers = NumberArrays(budget, disk)
         self._place_of: dict[int, int] = {}
         self._starts = [0]
         self.rows = int(bits.true_count)
@@ -82,8 +82,8 @@ class ConvertedRows:
     """
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
-        self._stored = NumberArrays(budget, ROW_HASHES, disk)
-        self._written = NumberArrays(budget, ROW_HASHES, disk)
+        self._stored = NumberArrays(budget, disk)
+        self._written = NumberArrays(budget, disk)
 
     def begin_group(self, rows: int) -> None:
         for numbers in (self._stored, self._written):

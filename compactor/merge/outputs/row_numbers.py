@@ -6,7 +6,6 @@ import numpy as np
 
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
-from compactor.resources.merge_stages import ROW_HASHES
 from compactor.resources.record_buffer import NumberArrays
 from compactor.rows.flags import KEPT, Flags
 from lsm_fragment.arrays.hashing import U64, combine, fold_rows
@@ -21,7 +20,7 @@ class RowNumbers:
     """The row numbers of one output, one array per row group."""
 
     def __init__(self, budget: MemoryBudget, disk: LocalDisk) -> None:
-        self._numbers = NumberArrays(budget, ROW_HASHES, disk)
+        self._numbers = NumberArrays(budget, disk)
 
     def __len__(self) -> int:
         return len(self._numbers)
