@@ -100,8 +100,8 @@ class Carrying:
         outputs: Sequence[FragmentEntry],
         *,
         ids: Ids,
-        order_of: OrderOf = order_of_keys,
-        on_sign_of_life: Callable[[], None] = lambda: None,
+        order_of: OrderOf,
+        on_sign_of_life: Callable[[], None],
     ) -> None:
         """outputs: the entries that the attempt returned. on_sign_of_life: is called now and then."""
         self._store = store

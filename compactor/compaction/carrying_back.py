@@ -14,12 +14,7 @@ from contextlib import closing
 import numpy as np
 from msgspec.structs import replace
 
-from compactor.compaction.carrying import (
-    CannotCarryError,
-    OrderOf,
-    order_of_keys,
-    without_seen,
-)
+from compactor.compaction.carrying import CannotCarryError, OrderOf, without_seen
 from compactor.compaction.compaction import Compaction
 from compactor.merge.order.places import OrderMismatchError, PartOfKeyError, rows_of_deleted
 from compactor.rows.flags import is_needed
@@ -33,7 +28,7 @@ Outputs = Sequence[tuple[FragmentEntry, FragmentEntry]]
 
 
 def carried_back(
-    store: Store, compaction: Compaction, outputs: Outputs, *, order_of: OrderOf = order_of_keys
+    store: Store, compaction: Compaction, outputs: Outputs, *, order_of: OrderOf
 ) -> list[tuple[FragmentEntry, Deleted]]:
     """Returns the inputs that have rows of the outputs deleted since, with all their deleted rows.
 

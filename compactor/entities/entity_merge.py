@@ -114,7 +114,7 @@ class MergedClusters(Struct, frozen=True, kw_only=True):
 def merge_entities(
     spec: EntityMergeSpec,
     datasets: Sequence[Entities],
-    connect: Components = components,
+    connect: Components,
     charge: Charge = unlimited,
     on_values: OnValues = unnoticed,
 ) -> MergedClusters:

@@ -68,8 +68,8 @@ def read_dataset(
 def read_batches(
     batches: Iterable[pa.RecordBatch],
     name: str,
-    charge: Charge = unlimited,
-    id_columns: Sequence[str] = (),
+    charge: Charge,
+    id_columns: Sequence[str],
 ) -> Entities:
     """Reads entities from Arrow batches; null means a missing property.
 
@@ -79,9 +79,7 @@ def read_batches(
     return read_rows(batch_rows(batches, name), source, charge)[0]
 
 
-def read_rows(
-    found: Iterable[Rows], source: RowSource, charge: Charge = unlimited
-) -> tuple[Entities, I64]:
+def read_rows(found: Iterable[Rows], source: RowSource, charge: Charge) -> tuple[Entities, I64]:
     """Reads entities from rows. Returns also the row of each entity. Raises as `read_batches` does."""
     reading = _Reading(charge)
     for rows in found:

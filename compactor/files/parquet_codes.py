@@ -41,7 +41,7 @@ class DictionaryPage(NamedTuple):
 
 
 def coded_columns(
-    path: str, file: pq.ParquetFile, names: Collection[str], max_codes: int = ANY_CODES
+    path: str, file: pq.ParquetFile, names: Collection[str], max_codes: int
 ) -> list[Sizes]:
     """Returns those of the columns that are codes in all row groups, with their dictionary sizes in each.
 

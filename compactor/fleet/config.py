@@ -115,6 +115,9 @@ class _Rules(_Model):
     publish: PublishRules | None = None
 
 
+_DEFAULTS: Final = _Rules()
+
+
 class _Entry(_Rules):
     at: str = Field(min_length=1)
     but_not: tuple[str, ...] = Field(default=(), alias="except")
@@ -126,7 +129,7 @@ class _File(_Model):
     find_every: Seconds = 60.0
     report_every: Seconds = 60.0
     zone: Annotated[ZoneInfo, BeforeValidator(_zone)] = ZoneInfo("UTC")
-    defaults: _Rules = _Rules()
+    defaults: _Rules = _DEFAULTS
     tables: tuple[_Entry, ...] = Field(min_length=1)
 
 
@@ -139,9 +142,9 @@ class Entry(Struct, frozen=True, kw_only=True):
     """How much of `at` is the folder of the file, in which no character is a wildcard."""
     but_not: tuple[str, ...] = ()
     """Patterns of names below the first folder of `at` that has a wildcard."""
-    priority: int = 0
-    share: float = 1.0
-    longest_wait_seconds: float = 900.0
+    priority: int = _DEFAULTS.priority
+    share: float = _DEFAULTS.share
+    longest_wait_seconds: float = _DEFAULTS.longest_wait
     quiet: tuple[Window, ...] = ()
     """When no merge begins."""
     properties: Properties = ()

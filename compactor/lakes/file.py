@@ -41,8 +41,8 @@ def write_piece(
     key: str,
     schema: pa.Schema,
     *,
-    threads: int = 1,
-    on_rows: Callable[[int], None] = lambda _rows: None,
+    threads: int,
+    on_rows: Callable[[int], None],
 ) -> LakeFile:
     """Writes the rows of a piece, unless a run that ended early has.
 

@@ -84,9 +84,7 @@ def literal_prefix(pattern: str) -> str:
     return first if isinstance(first, str) else ""
 
 
-def like_each(
-    texts: pa.Array, patterns: pa.Array, escape: str = ESCAPE, *, ignores_case: bool
-) -> pa.Array:
+def like_each(texts: pa.Array, patterns: pa.Array, escape: str, *, ignores_case: bool) -> pa.Array:
     """Returns whether each text matches the pattern of its row; null if either is.
 
     Raises `pa.ArrowInvalid` for a pattern that `checked_pattern` refuses.

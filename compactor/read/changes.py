@@ -141,7 +141,7 @@ def changed_rows(
     where: Predicate | None,
     report: ScanReport,
     *,
-    threads: int = 1,
+    threads: int,
 ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
     """Yields the rows of a planned change, each batch with the kind of every row.
 

@@ -60,9 +60,9 @@ def update_rows(
     where: str,
     given: Mapping[str, Any],
     *,
-    dry_run: bool = False,
-    threads: int = 1,
-    on_progress: Callable[[int], None] = lambda _rows: None,
+    dry_run: bool,
+    threads: int,
+    on_progress: Callable[[int], None],
 ) -> UpdateReport:
     """Updates all rows that satisfy the condition, in one commit.
 
