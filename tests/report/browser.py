@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 from collections.abc import Iterator
@@ -99,15 +98,6 @@ class Browser:
                 name,
             )
         )
-
-    def screenshot(self, path: Path) -> None:
-        """All of the page, as a PNG."""
-        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        shot = self.driver.execute_cdp_cmd(
-            "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
-        )
-        path.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextmanager

@@ -129,7 +129,9 @@ def test_a_record_buffer_gives_its_records_in_order_however_often_it_is_spilled(
         expected.append(bytes([number % 256]) * rng.choice([0, 1, 300, 5000]))
         records.append(expected[-1])
         if rng.random() < 0.02:
-            assert records.spill() >= 0
+            held = memory.used_bytes
+            assert records.spill() == held
+            assert memory.used_bytes == 0
         if rng.random() < 0.02:
             assert list(records) == expected
     assert list(records) == list(records) == expected

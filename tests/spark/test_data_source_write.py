@@ -278,7 +278,6 @@ def test_rows_of_a_table_that_was_removed_do_not_replace_those_of_one_in_its_pla
 
 
 PEOPLE = pa.table({"n": [1, 2], "email": ["a@x", "b@x"], "size": [3, 4]})
-CHANGED = "columns were renamed, dropped or redacted since version 1, from which column 'n'"
 
 
 @pytest.mark.parametrize(

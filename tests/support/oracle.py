@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -53,12 +52,6 @@ def stable_sorted(table: pa.Table, sort: SortSchema) -> pa.Table:
 def _take(column: pa.ChunkedArray, order: list[int]) -> pa.Array:
     values: list[Any] = column.to_pylist()
     return pa.array([values[i] for i in order], column.type)
-
-
-def assert_sorted(table: pa.Table, sort: SortSchema) -> None:
-    keys = list(zip(*(table[c.column].to_pylist() for c in sort), strict=True))
-    for previous, current in itertools.pairwise(keys):
-        assert compare_keys(previous, current, sort) <= 0, (previous, current)
 
 
 def ordered_rows(table: pa.Table, key: str) -> list[dict[str, Any]]:
