@@ -23,7 +23,7 @@ from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
 from compactor.common.counts import counted
 from compactor.common.escaping import one_line
-from compactor.entities.datasets import check_not_over, locate
+from compactor.entities.datasets import check_not_over
 from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
@@ -36,6 +36,7 @@ from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
 from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.settings.paths import identity
 from compactor.settings.units import size_text
 from compactor.telemetry.metrics import mapping
 
@@ -163,7 +164,7 @@ def entity_merge_command(
         if path is not None and path != "-":
             if Path(path).resolve() == Path(spec).resolve():
                 raise UsageError(f"{option}: {path} is the spec itself; name another file")
-            check_not_over(locate(loaded, folder), path, option)
+            check_not_over(loaded, folder, path, option)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
     with (
@@ -268,6 +269,8 @@ def _check_files(
         check_sink_path(lines)
     if edges is not None:
         check_sink_path(edges)
+        if lines not in {None, "-"} and identity(edges) == identity(str(lines)):
+            raise UsageError(f"--edges: {edges} is the file of --ndjson too: name another file")
 
 
 def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import stat
@@ -126,13 +127,37 @@ def _is_inside(place: str, folder: str) -> bool:
     return Path(_local(folder)).resolve() in Path(_local(place)).resolve().parents
 
 
-def check_not_over(located: Sequence[Located | None], path: str, option: str) -> None:
-    """Raises `UsageError` if the output file of an option is one of the datasets' files."""
-    for at in (part for found in located if found is not None for part in found.whole):
+def check_not_over(spec: EntityMergeSpec, folder: str, path: str, option: str) -> None:
+    """Raises `UsageError` if the output file of an option is a file that a merge reads, or would read the next
+    time."""
+    for at in (part for found in locate(spec, folder) if found is not None for part in found.whole):
         if at.is_file and _same(at.place, path):
             raise UsageError(
                 f"{option}: {path} is the file of dataset {at.name}: name another file"
             )
+    sources = dict(spec.sources)
+    for name, _alias in spec.datasets:
+        if _would_be(name, sources.get(name), folder, path):
+            raise UsageError(
+                f"{option}: {path} would be a file of dataset {name} in the next run: name another file"
+            )
+    if any(_same(pairs, path) for pairs in spec.pair_files):
+        raise UsageError(f"{option}: {path} has pairs of the spec: name another file")
+
+
+def _would_be(name: str, place: str | None, folder: str, path: str) -> bool:
+    """Returns whether a file, which need not exist, is where a dataset is looked for.
+
+    place: of the dataset, if its source says so.
+    """
+    if place is None:
+        if _is_remote(folder) or Path(path).resolve().parent != Path(_local(folder)).resolve():
+            return False
+        return _stem(Path(path).name) == name
+    if not _is_remote(place) and glob.has_magic(pattern := _local(place)):
+        parts, wanted = Path(path).absolute().parts, Path(pattern).absolute().parts
+        return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+    return _same(place, path)
 
 
 def _same(one: str, other: str) -> bool:

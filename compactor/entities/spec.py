@@ -161,6 +161,11 @@ class EntityMergeSpec(Struct, frozen=True, kw_only=True):
     on_never: OnNever = OnNever.REFUSE
     warnings: tuple[str, ...] = ()
 
+    @property
+    def pair_files(self) -> list[str]:
+        """The files with pairs."""
+        return [pairs for pairs in (self.always, self.never) if isinstance(pairs, str)]
+
 
 def load_spec(path: str) -> EntityMergeSpec:
     """Reads a YAML or JSON file. Raises `ConfigError` naming file, line and field."""

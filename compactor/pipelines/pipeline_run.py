@@ -24,6 +24,7 @@ from compactor.pipelines.classify import (
 from compactor.pipelines.config import (
     Aggregate,
     Combine,
+    Merge,
     Node,
     Output,
     Pipeline,
@@ -151,8 +152,13 @@ class PipelineRun:
     def _claim_places(self) -> None:
         """Checks that no output overwrites an input or another output."""
         work = self._work
+        if (path := work.pipeline.path) is not None:
+            work.places[identity(path)] = "the pipeline itself"
         for name, node in self._nodes.items():
-            if isinstance(node, Source):
+            if isinstance(node, Merge) and node.entity is not None:
+                for path in node.entity.pair_files:
+                    work.places[identity(path)] = f"pairs of {name!r}"
+            elif isinstance(node, Source):
                 reader = self._readers[name]
                 for path in reader.paths:
                     if reader.is_stream:

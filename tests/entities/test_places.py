@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import os
 from pathlib import Path
 
@@ -112,6 +114,39 @@ class TestWhatIsWritten:
         says(capsys.readouterr().err)
         assert (tmp_path / "A.ndjson").read_text() == before
         assert not (tmp_path / "out").exists()
+
+    @pytest.mark.parametrize("path", ["T.ndjson", "late.ndjson", "part-9.ndjson", "pairs.ndjson"])
+    @pytest.mark.parametrize("option", ["--ndjson", "--edges"])
+    def test_files_do_not_go_where_the_next_run_reads(
+        self, tmp_path: Path, path: str, option: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A dataset that is not there yet, a file that a pattern would match, and a file of pairs."""
+        write(tmp_path, {"A": A})
+        (tmp_path / "part-1.ndjson").write_text('{"_id": "p1"}\n')
+        (tmp_path / "pairs.ndjson").write_text('{"a": "a0", "b": "p1"}\n')
+        spec = {
+            "version": 2,
+            "datasets": ["A a", "T t", "L l", "P p"],
+            "sources": {"L": str(tmp_path / "late.ndjson"), "P": str(tmp_path / "part-*.ndjson")},
+            "never": str(tmp_path / "pairs.ndjson"),
+        }
+        (tmp_path / "s.json").write_text(json.dumps(spec))
+        call = ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
+        out = ["--output", str(tmp_path / "out")]
+        assert command([*call, *out, option, str(tmp_path / path)]) == 2
+        says(capsys.readouterr().err)
+        assert not (tmp_path / "out").exists()
+        (tmp_path / "x").mkdir()
+        assert command([*call, *out, option, str(tmp_path / "x" / path)]) == 0
+
+    def test_links_and_entities_go_to_two_files(
+        self, call: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = str(tmp_path / "o.ndjson")
+        out = ["--output", str(tmp_path / "out"), "--ndjson", path, "--edges", path]
+        assert command([*call, *out]) == 2
+        says(capsys.readouterr().err)
+        assert not Path(path).exists()
 
     @pytest.mark.parametrize("is_there", [True, False])
     def test_a_dataset_is_not_the_output(

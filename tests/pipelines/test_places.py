@@ -14,7 +14,7 @@ import pytest
 
 from compactor import Table
 from compactor.errors import CompactorError, ConfigError, DataError, TableNotFoundError
-from compactor.pipelines.config import parse_pipeline
+from compactor.pipelines.config import load_pipeline, parse_pipeline
 from compactor.pipelines.phases import run_pipeline
 from tests.pipelines.support import MIB, lines_of, numbered, run_of, sources
 from tests.pipelines.test_documents import run_files, write_lines
@@ -52,6 +52,30 @@ def test_a_file_of_a_split_is_not_written_over_another_place(tmp_path: Path, val
         run_files(nodes, **settings).run()
     assert [p.name for p in tmp_path.iterdir()] == ["in.ndjson"]
     assert lines_of(path) == [{"k": value}]
+
+
+@pytest.mark.parametrize("over", ["dead_letter", "output"])
+@pytest.mark.parametrize("name", ["p.json", "pairs.ndjson"])
+def test_nothing_is_written_over_the_pipeline_or_its_pairs(
+    tmp_path: Path, over: str, name: str
+) -> None:
+    for source in "ab":
+        (tmp_path / f"{source}.ndjson").write_text(f'{{"_id": "{source}1", "x": 1}}\n')
+    (tmp_path / "pairs.ndjson").write_text('{"one": "a1", "other": "b1"}\n')
+    rules = {"equality": [["eq", "a.x", "b.x"]], "always": str(tmp_path / "pairs.ndjson")}
+    nodes = {
+        "a": {"source": {"path": "a.ndjson"}},
+        "b": {"source": {"path": "b.ndjson"}},
+        "m": {"merge": {"inputs": ["a", "b"], "mode": "entity", "entity": rules}},
+        "o": {"output": {"input": "m", "path": name if over == "output" else "o.json"}},
+    }
+    letters = name if over == "dead_letter" else "bad.ndjson"
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"nodes": nodes, "on_error": "continue", "dead_letter": letters}))
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    with refuses(ConfigError, name):
+        run_pipeline(load_pipeline(str(path)))
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("over", ["dead_letter", "output"])

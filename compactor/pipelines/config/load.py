@@ -42,7 +42,9 @@ EXAMPLES: Final = {
 
 def load_pipeline(path: str) -> Pipeline:
     """Reads a file. Raises `ConfigError` naming file and line."""
-    return _pipeline_of(Document.read(path))
+    pipeline = _pipeline_of(Document.read(path))
+    pipeline._path = path
+    return pipeline
 
 
 def parse_pipeline(text: str, name: str) -> Pipeline:

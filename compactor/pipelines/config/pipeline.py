@@ -37,6 +37,12 @@ class Pipeline(Model):
     """Maximum rows of a group (see `correlation_key`) that an output holds."""
     _places: dict[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
     _variables: Variables = PrivateAttr(default_factory=Variables)
+    _path: str | None = PrivateAttr(default=None)
+
+    @property
+    def path(self) -> str | None:
+        """The file that it was read from, if it was."""
+        return self._path
 
     @property
     def cores(self) -> int:
