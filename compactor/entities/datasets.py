@@ -128,7 +128,7 @@ def _is_inside(place: str, folder: str) -> bool:
 
 
 def check_not_over(spec: EntityMergeSpec, folder: str, path: str, option: str) -> None:
-    """Raises `UsageError` if the output file of an option is a file that a merge reads, or would read the next
+    """Raises `UsageError` if the output file of an option is one that a merge reads, or would read the next
     time."""
     for at in (part for found in locate(spec, folder) if found is not None for part in found.whole):
         if at.is_file and _same(at.place, path):

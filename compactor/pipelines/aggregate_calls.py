@@ -13,7 +13,7 @@ from sqlglot import expressions as exp
 from compactor.common.escaping import shortened
 from compactor.errors import ConfigError
 from compactor.predicate.computed import Expression, parsed_expression
-from compactor.predicate.sql import SqlError, check_arguments, field_of
+from compactor.predicate.sql import SqlError, check_arguments, path_of
 
 _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {
     exp.Count: "count", exp.CountIf: "count_if", exp.Sum: "sum", exp.Avg: "avg",
@@ -70,7 +70,7 @@ def parse_call(text: str, schema: pa.Schema, what: str) -> Call:
         trees, constant = _taken(function, tree)
         given = [*trees, *([] if condition is None else [condition])]
         columns = [column for each in given for column in each.find_all(exp.Column)]
-        uses = frozenset(field_of(column, schema).name for column in columns)
+        uses = frozenset(path_of(column, schema)[0].name for column in columns)
         if any(each.find(exp.AggFunc) for each in given):
             raise SqlError("an aggregate takes no other aggregate")
     except SqlError as error:

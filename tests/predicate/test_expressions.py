@@ -635,7 +635,8 @@ def test_the_offset_of_a_timestamp_is_ignored_as_in_duckdb(
 def test_the_offset_of_a_moment_counts() -> None:
     schema = pa.schema([("tz", pa.timestamp("us", "UTC"))])
     rows = {"tz": pa.array([datetime(2024, 1, 1, 2, tzinfo=UTC)], schema.field("tz").type)}
-    for text in ("TIMESTAMPTZ '2024-01-01 00:00:00-02:00'", "'2024-01-01 00:00:00-02:00'"):
+    time = "2024-01-01 00:00:00"
+    for text in (f"TIMESTAMPTZ '{time}-02:00'", f"TIMESTAMPTZ '{time} -02:00'", f"'{time}-02'"):
         assert matching(parse_where(f"tz = {text}", schema), rows, 1).to_pylist() == [True]
 
 
@@ -651,3 +652,44 @@ def test_what_stands_below_a_null_does_not_overflow(op: str, low: int) -> None:
     empty = pa.record_batch({"ts": pa.nulls(2, given.type)})
     least = Expression(f"least(ts, ts) {op} INTERVAL '40 seconds'", empty.schema, "node 't'")(empty)
     assert least.to_pylist() == [None, None]
+
+
+@pytest.mark.parametrize("text", ["x * 10", "x + x", "-x - x", "x / 1e-10", "-x * 1e200"])
+@pytest.mark.parametrize("dtype", [pa.float64(), pa.float32()])
+def test_a_finite_float_does_not_become_infinite(text: str, dtype: pa.DataType) -> None:
+    greatest = {pa.float64(): 1.7e308, pa.float32(): 3.4e38}[dtype]
+    text = f"CAST({text} AS DOUBLE)" if dtype == pa.float64() else text
+    rows = pa.record_batch({"x": pa.array([1.0, None, math.inf, math.nan], dtype)})
+    given = Expression(text, rows.schema, "node 't'")
+    assert given(rows)[1].as_py() is None
+    assert math.isinf(given(rows)[2].as_py())
+    assert math.isnan(given(rows)[3].as_py())
+    if dtype == pa.float64() or "e" not in text:  # a literal makes doubles of the others
+        with pytest.raises(pa.ArrowInvalid, match="overflow"):
+            given(pa.record_batch({"x": pa.array([1.0, greatest], dtype)}))
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "is_exact"),
+    [
+        (2**53, "DOUBLE", True),
+        (2**60, "DOUBLE", True),
+        (2**60 + 1, "DOUBLE", False),
+        (-(2**63), "DOUBLE", True),
+        (2**63 - 1, "DOUBLE", False),
+        (2**25, "FLOAT", True),
+        (2**25 + 1, "FLOAT", False),
+    ],
+)
+def test_an_integer_is_cast_to_a_float_that_has_it_exactly(
+    number: int, dtype: str, is_exact: bool
+) -> None:
+    rows = pa.record_batch({"n": pa.array([1, None, number])})
+    cast = Expression(f"CAST(n AS {dtype})", rows.schema, "node 't'")
+    if is_exact:
+        assert cast(rows).to_pylist() == [1, None, number]
+    else:
+        with pytest.raises(pa.ArrowInvalid, match=f"{number} exactly"):
+            cast(rows)
+        attempt = Expression(f"TRY_CAST(n AS {dtype})", rows.schema, "node 't'")
+        assert attempt(rows).to_pylist() == [1, None, None]

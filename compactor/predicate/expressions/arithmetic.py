@@ -93,7 +93,7 @@ def _numbers(op: str, left: Any, right: Any) -> Any:
     function = getattr(pc, _NAMES[op])
     if pt.is_floating(left.type) or pt.is_floating(right.type):
         dtype = function(pa.nulls(0, left.type), pa.nulls(0, right.type)).type
-        return function(_rounded(left, dtype), _rounded(right, dtype))
+        return _within_range(function, _rounded(left, dtype), _rounded(right, dtype))
     if op != "-":  # A difference may be less than 0.
         left, right = as_unsigned(left, [right.type]), as_unsigned(right, [left.type])
     if is_beyond_integers(left.type, right.type):
@@ -107,6 +107,17 @@ def _numbers(op: str, left: Any, right: Any) -> Any:
         if not any(pt.is_decimal128(part.type) for part in (left, right)):
             raise
     return function(_wide(left), _wide(right))
+
+
+def _within_range(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Calculates with floats. Arrow checks divisions by zero, but not whether finite values give infinity."""
+    found = function(left, right)
+    is_infinite = pc.is_inf(found)
+    if pc.any(is_infinite).as_py():
+        was_infinite = pc.or_kleene(pc.is_inf(left), pc.is_inf(right))
+        if pc.any(pc.and_not_kleene(is_infinite, was_infinite)).as_py():
+            raise pa.ArrowInvalid("overflow")
+    return found
 
 
 def _beyond_integers(op: str, left: Any, right: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import pyarrow as pa
@@ -89,6 +90,8 @@ def _of_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Casts as Arrow does, except that no finite value becomes infinite."""
+    if pt.is_integer(array.type) and pt.is_floating(dtype):
+        return _floats_of_integers(array, dtype)
     is_rounded = pt.is_decimal(array.type) and pt.is_floating(dtype)
     found = decimal_floats(array, dtype) if is_rounded else pc.cast(array, dtype)
     if not pt.is_floating(dtype) or not pc.any(is_infinite := pc.is_inf(found)).as_py():
@@ -102,6 +105,18 @@ def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
             f"{shortened(str(wrong[0]), _MAX_SHOWN)} is beyond the values of {dtype}"
         )
     return found
+
+
+def _floats_of_integers(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts integers that a float has exactly; Arrow takes none beyond those of which it has all."""
+    try:
+        return pc.cast(array, dtype)
+    except pa.ArrowInvalid:
+        found = pc.cast(array, dtype, safe=False)
+        for value, number in zip(found.to_pylist(), array.to_pylist(), strict=True):
+            if value is not None and (math.isinf(value) or int(value) != number):
+                raise pa.ArrowInvalid(f"no {dtype} is {number} exactly") from None
+        return found
 
 
 def _whole_decimals(array: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -26,6 +26,7 @@ _YEAR: Final = r"^(?P<year>-[0-9]{4}|[-+][1-9][0-9]{4,11})(?P<rest>-.*)$"
 _FIRST_NANOSECOND: Final = r"^(?P<year>1677)(?P<rest>-.*)$"
 """Matches the first year of nanosecond timestamps: Arrow does not read those of its first second."""
 _NO_YEAR: Final = "-0000"
+_SPACED_OFFSET: Final = r"(:[0-9.]+) (Z|z|[-+][0-9]{2}(:?[0-9]{2})?)$"
 _SHOWN_CHARACTERS: Final = 60
 
 
@@ -52,13 +53,16 @@ def time_texts(array: pa.Array) -> pa.Array:
 
 
 def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Reads ISO 8601 texts as dates or timestamps, including extended years.
+    """Reads ISO 8601 texts as dates or timestamps, including extended years, and a space before an offset.
 
     Raises `pa.ArrowInvalid` for a text that is no date or does not fit `dtype`.
     """
     try:
         return texts.cast(dtype)
     except pa.ArrowInvalid:
+        closed = pc.replace_substring_regex(texts, _SPACED_OFFSET, r"\1\2")
+        if not closed.equals(texts):
+            return times_of(closed, dtype)
         pattern = _FIRST_NANOSECOND if _is_of_nanoseconds(dtype) else _YEAR
         parts = pc.extract_regex(texts.cast(pa.large_string()), pattern)
         far = pc.and_not(parts.is_valid(), pc.starts_with(texts, _NO_YEAR)).fill_null(False)
