@@ -23,12 +23,7 @@ from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.foreign_types import naming_foreign_types
 from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group, with_signs
-from compactor.files.kept_types import (
-    contains,
-    is_in_seconds,
-    with_kept_types,
-    with_recorded_types,
-)
+from compactor.files.kept_types import is_in_seconds, with_kept_types, with_recorded_types
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, one_line, reading
@@ -36,7 +31,7 @@ from compactor.files.sortedness import recorded_sort_schema, sort_of_parquet
 from compactor.files.source import FileBatches, Wanted, wanted_names
 from lsm_fragment.arrays.canonical import canonical
 from lsm_fragment.arrays.cast import as_schema
-from lsm_fragment.arrays.types import table_schema
+from lsm_fragment.arrays.types import contains, table_schema
 from lsm_fragment.arrays.validity import ValueCheck, check_whole
 from lsm_fragment.keys.sort_schema import ordering
 

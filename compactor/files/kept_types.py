@@ -10,14 +10,14 @@ other columns keep the stored type.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.type_json import type_from_json, type_to_json
-from lsm_fragment.arrays.types import is_binary_like, storage_type
+from lsm_fragment.arrays.types import contains, is_binary_like, storage_type
 from lsm_fragment.errors import SchemaError
 
 METADATA_KEY: Final = b"lsm-compactor.types"
@@ -102,17 +102,6 @@ def with_kept_types(stored: pa.Schema, recorded: Mapping[str, pa.DataType]) -> p
 def without_dictionaries(dtype: pa.DataType) -> pa.DataType:
     """Replaces dictionaries by plain values at any level; a changed type is in storage form."""
     return storage_type(dtype) if contains(dtype, pt.is_dictionary) else dtype
-
-
-def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
-    """Returns whether a type, or a nested type, is of a kind."""
-    if is_kind(dtype):
-        return True
-    if isinstance(dtype, pa.BaseExtensionType):
-        return contains(dtype.storage_type, is_kind)
-    if pt.is_dictionary(dtype):
-        return contains(dtype.value_type, is_kind)
-    return any(contains(dtype.field(index).type, is_kind) for index in range(dtype.num_fields))
 
 
 def _is_stored_form(stored: pa.DataType, wanted: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.common.ipc import writing
-from compactor.files.kept_types import contains, parquet_schema, plain_schema
+from compactor.files.kept_types import parquet_schema, plain_schema
 from compactor.files.problems import PROBLEMS
 from compactor.files.sortedness import sorting_columns, with_sort_schema
 from compactor.files.source import sliced
@@ -25,6 +25,7 @@ from lsm_fragment.arrays.nested import (
     null_mask,
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
+from lsm_fragment.arrays.types import contains
 from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ThreadPool
 

@@ -23,6 +23,7 @@ from compactor.files.places import Place
 from compactor.files.problems import PROBLEMS, reading
 from compactor.files.text_options import PLAIN, TextOptions
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.types import contains
 from lsm_fragment.failing import null_where_failing
 from lsm_fragment.keys.sort_schema import SortSchema
 
@@ -406,7 +407,7 @@ class TextBatches(FileBatches, Generic[Block]):
         if not self._guesses:
             return False
         self.schema, self.bad_rows = self._learned_schema(), self._bad_rows()
-        lacks_types = any(_has_null(field.type) for field in self.schema)
+        lacks_types = any(contains(field.type, pt.is_null) for field in self.schema)
         self.is_guess = not lacks_types and not self._must_parse_held_again()
         return self.is_guess
 
@@ -556,12 +557,6 @@ def none_good(bad: Sequence[BadRow]) -> str:
 def beginning(row: bytes) -> str:
     """Returns the text of a bad row, as far as it is kept."""
     return row[:_KEPT_BYTES].decode(errors="replace")
-
-
-def _has_null(dtype: pa.DataType) -> bool:
-    """Returns whether values of the type, or of a type in it, are all null."""
-    children = (dtype.field(place).type for place in range(dtype.num_fields))
-    return pt.is_null(dtype) or any(map(_has_null, children))
 
 
 def _has_lost(column: pa.Array, dtype: pa.DataType) -> bool:

@@ -130,10 +130,6 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def has_map(dtype: pa.DataType) -> bool:
-    return pt.is_map(dtype) or any(has_map(dtype.field(n).type) for n in range(dtype.num_fields))
-
-
 def check_widened(names: Collection[str], what: str) -> None:
     """Raises `ConfigError` for a source whose files or table have a column of that name."""
     if WIDENED in names:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.common import interrupts
 from compactor.common.threads import started
@@ -21,7 +22,6 @@ from compactor.pipelines.binding import (
     WIDENED,
     UnserializableMapValue,
     checked_order,
-    has_map,
     sort_schema,
     unknown_kind,
 )
@@ -35,6 +35,7 @@ from compactor.pipelines.run_report import Counted, OutputReport
 from compactor.pipelines.work import RunContext
 from compactor.pipelines.writers import BesideWriter, Writer, writer_of
 from compactor.resources.reservation import Reservation
+from lsm_fragment.arrays.types import contains
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema
 from lsm_fragment.names import names_text
 
@@ -66,7 +67,7 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
         check_sink_path(node.path, node.layout, node.format)
     if kind is not None and kind.format in WITHOUT_MAPS:
         for column in written:
-            if has_map(column.type):
+            if contains(column.type, pt.is_map):
                 raise UnserializableMapValue(kind.format.value.lower(), column.name, what)
     if WIDENED in written.names and (kind is None or kind.format is not FileFormat.NDJSON):
         raise ConfigError(

@@ -17,7 +17,7 @@ from compactor.errors import DataError, InputError, UsageError
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_exactly, cast_storage
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.arrays.types import is_list_like, storage_type
+from lsm_fragment.arrays.types import contains, is_list_like, storage_type
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import first_line
 
@@ -207,12 +207,6 @@ def _exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     return result
 
 
-def _children(dtype: pa.DataType) -> list[pa.DataType]:
-    if pt.is_dictionary(dtype):
-        return [dtype.value_type]
-    return [dtype.field(place).type for place in range(dtype.num_fields)]
-
-
 def _as_nullable(dtype: st.DataType) -> st.DataType:
     match dtype:
         case st.StructType():
@@ -240,7 +234,8 @@ def as_spark(
         try:
             arrays.append(cast_storage(array, field.type, cast_leaf))
         except pa.ArrowInvalid as error:
-            cut = "read it with option nanoseconds=cut, or " if _may_be_cut(column.type) else ""
+            may_be_cut = contains(column.type, _is_in_nanoseconds)
+            cut = "read it with option nanoseconds=cut, or " if may_be_cut else ""
             raise DataError(
                 f"{table}: column {field.name!r}: a value of {column.type} is none of Spark's, which has "
                 f"microseconds ({first_line(error)}): {cut}leave it out by option columns"
@@ -255,10 +250,6 @@ def _cut(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if _is_in_nanoseconds(array.type):
         return array.cast(dtype, safe=False)
     return cast_exactly(array, dtype)
-
-
-def _may_be_cut(dtype: pa.DataType) -> bool:
-    return _is_in_nanoseconds(dtype) or any(map(_may_be_cut, _children(dtype)))
 
 
 def _is_in_nanoseconds(dtype: pa.DataType) -> bool:

@@ -6,6 +6,7 @@ work on storage arrays, and present the logical type only at the edge.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -71,6 +72,11 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
     if pt.is_dictionary(dtype):
         return [dtype.value_type]
     return [dtype.field(index).type for index in range(dtype.num_fields)]
+
+
+def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    """Returns whether a type, or a type within it at any level, is of a kind."""
+    return is_kind(dtype) or any(contains(inner, is_kind) for inner in _inner_types(dtype))
 
 
 def uncoded_type(dtype: pa.DataType) -> pa.DataType:
