@@ -14,6 +14,7 @@ from compactor.entities.entities import U64, Entities
 from compactor.entities.matching import Aside, starts_of
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
+from compactor.entities.survivors import codes_of
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
 from compactor.files.plain_text import text_scalar
@@ -137,7 +138,7 @@ def _kept_by_first(spec: EntityMergeSpec, ids: pa.Array, deleted: Mask, datasets
         having = np.asarray(pc.equal(ids, twice)) & ~deleted
         names = tuple(spec.datasets[n].name for n in np.unique(datasets[having]))
         raise SameIdError.of(twice, names)
-    codes = np.asarray(ids.dictionary_encode().indices).astype(np.int64)
+    codes = codes_of(ids)
     order = np.lexsort((np.arange(len(codes)), deleted))
     first = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, np.int64)
     first[codes[order][::-1]] = order[::-1]

@@ -16,9 +16,10 @@ from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
 from compactor.entities.properties import Column, Properties, Sparse, is_rare, stored, values_in
 from compactor.entities.spec import PropertyStrategy
-from compactor.entities.survivors import Survivor, survived
+from compactor.entities.survivors import Survivor, codes_of, survived, texts_at
 from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.dictionaries import first_of_each
 from lsm_fragment.arrays.nested import build_list
 
 MERGED: Final = "$merged"
@@ -60,7 +61,7 @@ def folded_kinds(texts: pa.Array, owner: I64, clusters: int, strategy: PropertyS
     if strategy is PropertyStrategy.COMPACT:
         counts, texts = elements(texts)
         owner = np.repeat(owner, counts)
-        first = first_of_each(owner, texts)
+        first = first_of_each(owner, codes_of(texts))
         owner, texts = owner[first], texts.take(pa.array(first))
     alone = _are_alone(owner, clusters)
     found = kinds_in(texts.filter(pa.array(alone)))
@@ -138,14 +139,14 @@ def _united(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
     at = np.full(clusters, -1, np.int64)
     at[owner[alone]] = np.flatnonzero(alone)
     at[joint] = len(texts) + np.arange(len(joint))
-    return _chosen(pa.concat_arrays([texts, lists]), at)
+    return texts_at(pa.concat_arrays([texts, lists]), at)
 
 
 def _compacted(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
     """Keeps distinct values: one as it is, several as a list, none as null. Arguments as in `_united`."""
     counts, items = elements(texts)
     owner = np.repeat(owner, counts)
-    first = first_of_each(owner, items)
+    first = first_of_each(owner, codes_of(items))
     owner, items = owner[first], items.take(pa.array(first))
     per_cluster = np.bincount(owner, minlength=clusters)
     if (per_cluster == 1).all():
@@ -156,21 +157,7 @@ def _compacted(texts: pa.Array, owner: I64, clusters: int) -> pa.Array:
     at = np.full(clusters, -1, np.int64)
     at[owner[alone]] = np.flatnonzero(alone)
     at[joint] = len(items) + np.arange(len(joint))
-    return _chosen(pa.concat_arrays([items, lists]), at)
-
-
-def _chosen(texts: pa.Array, at: I64) -> pa.Array:
-    """Takes texts by position; -1 gives null."""
-    return texts.take(pa.array(at, mask=at < 0))
-
-
-def first_of_each(owner: I64, items: pa.Array) -> I64:
-    """Returns the positions of each owner's distinct items, first occurrences, ascending."""
-    if not len(items):
-        return np.zeros(0, np.int64)
-    codes = np.asarray(items.dictionary_encode().indices).astype(np.int64)
-    pairs = owner * (int(codes.max()) + 1) + codes
-    return np.sort(np.unique(pairs, return_index=True)[1])
+    return texts_at(pa.concat_arrays([items, lists]), at)
 
 
 def _listed(entities: Entities, counts: I64) -> pa.Array:
@@ -185,7 +172,7 @@ def ids_of(entities: Entities, counts: I64) -> pa.Array:
     """Returns the clusters' `$ids`: lists of distinct original ids, as strings. Arguments as in `folded`."""
     per_entity, ids = entities.original_ids
     owner = np.repeat(np.repeat(np.arange(len(counts)), counts), per_entity)
-    first = first_of_each(owner, ids)
+    first = first_of_each(owner, codes_of(ids))
     sizes = np.bincount(owner[first], minlength=len(counts))
     return build_list(
         pa.list_(pa.string()), sizes, ids.take(pa.array(first)).cast(pa.string()), None

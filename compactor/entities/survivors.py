@@ -24,6 +24,7 @@ from compactor.entities.texts import (
     unquoted,
 )
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.dictionaries import first_of_each
 
 _NUMBER: Final = "^-?[0-9]"
 _END_OF_EXACT_DOUBLES: Final = float(1 << 53)
@@ -89,21 +90,26 @@ def _best(items: pa.Array, owner: I64, scores: I64, clusters: int) -> pa.Array:
     firsts = order[np.flatnonzero(np.diff(owner[order], prepend=-1))]
     at = np.full(clusters, -1, np.int64)
     at[owner[firsts]] = firsts
-    return items.take(pa.array(at, mask=at < 0))
+    return texts_at(items, at)
 
 
 def _lists(items: pa.Array, owner: I64, clusters: int) -> pa.Array:
-    pairs = owner * max(1, len(items)) + _codes(items)
-    first = np.sort(np.unique(pairs, return_index=True)[1])
+    first = first_of_each(owner, codes_of(items))
     counts = np.bincount(owner[first], minlength=clusters)
     filled = np.flatnonzero(counts)
     lists = list_texts(counts[filled], items.take(pa.array(first)))
     at = np.full(clusters, -1, np.int64)
     at[filled] = np.arange(len(filled))
-    return lists.take(pa.array(at, mask=at < 0))
+    return texts_at(lists, at)
 
 
-def _codes(items: pa.Array) -> I64:
+def texts_at(texts: pa.Array, at: I64) -> pa.Array:
+    """Takes texts by position; -1 gives null."""
+    return texts.take(pa.array(at, mask=at < 0))
+
+
+def codes_of(items: pa.Array) -> I64:
+    """Returns a number for each item, the same for equal ones."""
     return np.asarray(items.dictionary_encode().indices).astype(np.int64)
 
 
@@ -120,7 +126,7 @@ def _lengths(items: pa.Array, _owner: I64) -> I64:
 
 def _frequencies(items: pa.Array, owner: I64) -> I64:
     """Counts how often each item's owner has it."""
-    pairs = owner * max(1, len(items)) + _codes(items)
+    pairs = owner * max(1, len(items)) + codes_of(items)
     _, of, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     found: I64 = counts[of].astype(np.int64)
     return found

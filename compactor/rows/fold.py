@@ -19,6 +19,7 @@ from compactor.rows.flags import COUNTS, KEPT, Flags, RowRule
 from compactor.rows.policy import RowFunction
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import with_scale
+from lsm_fragment.arrays.dictionaries import first_of_each
 from lsm_fragment.arrays.moves import keep, list_parts, take
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import plain
@@ -184,8 +185,7 @@ def _united(array: pa.Array, into: _Targets, *, is_set: bool) -> pa.Array:
     owner = np.repeat(into.into, counts)
     if is_set and len(items):
         codes = _comparable(items).dictionary_encode(null_encoding="encode").indices.to_numpy()
-        pairs = owner * (int(codes.max()) + 1) + codes
-        first = np.sort(np.unique(pairs, return_index=True)[1])
+        first = first_of_each(owner, codes)
         items, owner = take(items, first), owner[first]
     sizes = np.bincount(owner, minlength=len(into.kept))
     missing = np.ones(len(into.kept), dtype=np.bool_)

@@ -8,7 +8,7 @@ bits, structs and lists to the numbers of their contents.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -136,6 +136,16 @@ def without_null_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
     places = pa.array(place, pa.int32(), mask=np.asarray(values.is_null()))
     kept = keep(values, np.asarray(values.is_valid()))
     return pa.DictionaryArray.from_arrays(places.take(array.indices), kept, safe=False)
+
+
+def first_of_each(
+    owner: npt.NDArray[np.int64], codes: npt.NDArray[np.integer[Any]]
+) -> npt.NDArray[np.int64]:
+    """Returns the positions of each owner's distinct codes, first occurrences, ascending."""
+    if not len(codes):
+        return np.zeros(0, np.int64)
+    pairs = owner * (int(codes.max()) + 1) + codes
+    return np.sort(np.unique(pairs, return_index=True)[1])
 
 
 def _taken(array: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
