@@ -24,6 +24,7 @@ from compactor.files.jsontext import checked_json, json_values, text_bytes
 from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
+from lsm_fragment.arrays.moves import replaced
 from lsm_fragment.arrays.nested import build_list
 
 I64 = npt.NDArray[np.int64]
@@ -79,13 +80,6 @@ def texts_of(raws: Sequence[Any]) -> pa.Array:
     """Converts msgspec raw values to texts; None to null."""
     data = [None if raw is None else bytes(raw) for raw in raws]
     return pa.array(data, pa.large_binary()).cast(TEXT)
-
-
-def replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
-    """Replaces the texts where the mask is true by `others`, in order."""
-    at = np.arange(len(texts))
-    at[mask] = len(texts) + np.arange(len(others))
-    return pa.concat_arrays([texts, others]).take(pa.array(at))
 
 
 def is_list(texts: pa.Array) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.moves import keep, list_parts, take
+from lsm_fragment.arrays.moves import keep, list_parts, replaced
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import plain
 from lsm_fragment.arrays.types import is_list_like, is_string
@@ -62,9 +62,7 @@ def string_values(texts: pa.Array) -> pa.Array:
     if not is_escaped.any():
         return inside
     decoded = [_decoded(text) for text in keep(texts, is_escaped).to_pylist()]
-    at = np.arange(len(texts))
-    at[is_escaped] = len(texts) + np.arange(len(decoded))
-    return take(pa.concat_arrays([inside, pa.array(decoded, _TEXT)]), at)
+    return replaced(inside, is_escaped, pa.array(decoded, _TEXT))
 
 
 def _decoded(text: str) -> str | None:

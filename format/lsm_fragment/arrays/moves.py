@@ -71,6 +71,13 @@ def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_] | pa.BooleanArray) -> p
     return take(array, np.flatnonzero(is_kept))
 
 
+def replaced(values: pa.Array, is_replaced: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
+    """Replaces the values where `is_replaced` is true by `others`, in order."""
+    at = np.arange(len(values))
+    at[is_replaced] = len(values) + np.arange(len(others))
+    return take(concat([values, others]), at)
+
+
 def concat(arrays: Sequence[pa.Array]) -> pa.Array:
     """Joins arrays of one type without dictionaries, into memory of its own.
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.moves import replaced
 
 DAY_SECONDS: Final = 86_400
 UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -49,7 +50,7 @@ def time_texts(array: pa.Array) -> pa.Array:
     years = pc.utf8_slice_codeunits(moved, 0, 4).cast(pa.int64()).to_numpy()
     years = years + cycles[far] * _CYCLE_YEARS
     rest = pc.utf8_slice_codeunits(moved, 4)
-    return _replaced(texts, far, pc.binary_join_element_wise(_year_texts(years), rest, _nothing()))
+    return replaced(texts, far, pc.binary_join_element_wise(_year_texts(years), rest, _nothing()))
 
 
 def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
@@ -73,7 +74,7 @@ def times_of(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
     cycles, within = np.divmod(numbers, _CYCLE_YEARS)
     near = pc.binary_join_element_wise(_year_texts(2000 + within), rest, _nothing())
     is_far = np.asarray(far)
-    moved = _replaced(texts.cast(pa.large_string()), is_far, near).cast(dtype)
+    moved = replaced(texts.cast(pa.large_string()), is_far, near).cast(dtype)
     units = np.array(_numbers(moved))
     # The year 2000 begins 5 cycles after the year 0000.
     steps = (cycles - 2000 // _CYCLE_YEARS).astype(object) * (_CYCLE_DAYS * _units_per_day(dtype))
@@ -124,13 +125,6 @@ def _year_text(year: int) -> str:
     if 0 <= year <= 9999:
         return f"{year:04d}"
     return f"{'-' if year < 0 else '+'}{abs(year):04d}"
-
-
-def _replaced(texts: pa.Array, mask: npt.NDArray[np.bool_], others: pa.Array) -> pa.Array:
-    """Replaces the texts where the mask is true by `others`, in order."""
-    at = np.arange(len(texts))
-    at[mask] = len(texts) + np.arange(len(others))
-    return pa.concat_arrays([texts, others]).take(pa.array(at))
 
 
 def _nothing() -> pa.Scalar:
