@@ -1,7 +1,7 @@
 """Finds the column whose type makes Arrow refuse a whole schema, such as Polars' 128-bit integers.
 
 Arrow's error does not name the column. This module reads names and types from the schema's FlatBuffer
-(Arrow's `Schema.fbs`), which is untrusted: every offset is checked.
+(Arrow's `Schema.fbs`), which is untrusted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from compactor.common.flat_buffers import FlatTable, number_at, target_at
 from compactor.errors import InputError
 from compactor.files.problems import one_line
 
@@ -63,91 +64,40 @@ def _foreign(path: str) -> tuple[str, str] | None:
         return None
 
 
-def _schema_in(start: bytes, end: bytes) -> _Table | None:
+def _schema_in(start: bytes, end: bytes) -> FlatTable | None:
     if end.endswith(_PARQUET_END):
         note = _PARQUET_NOTE.search(end)
         return None if note is None else _schema_of(base64.b64decode(note[1]))
     if end.endswith(_ARROW_END):
-        length = _number("<I", end, len(end) - len(_ARROW_END) - 4)
+        length = number_at("<I", end, len(end) - len(_ARROW_END) - 4)
         footer = end[: -len(_ARROW_END) - 4][-length:]
-        return _Table(footer, _number("<I", footer, 0)).table(1)
+        return FlatTable(footer, target_at(footer, 0)).table(1)
     return _schema_of(start)
 
 
-def _schema_of(message: bytes) -> _Table | None:
+def _schema_of(message: bytes) -> FlatTable | None:
     start = 8 if message.startswith(_CONTINUATION) else 4
-    root = _Table(message, start + _number("<I", message, start))
-    return root.table(2) if root.byte(1) == _SCHEMA else None
+    root = FlatTable(message, target_at(message, start))
+    return root.table(2) if root.number("<B", 1) == _SCHEMA else None
 
 
-def _fields(schema: _Table) -> Iterator[tuple[str, _Table]]:
+def _fields(schema: FlatTable) -> Iterator[tuple[str, FlatTable]]:
     """Yields all fields at any depth, each with its column's name."""
     for column in schema.tables(1):
         name = column.text(0)
         yield from ((name, field) for field in _with_children(column))
 
 
-def _with_children(field: _Table) -> Iterator[_Table]:
+def _with_children(field: FlatTable) -> Iterator[FlatTable]:
     yield field
     for child in field.tables(5):
         yield from _with_children(child)
 
 
-def _type_of(field: _Table) -> str | None:
-    number, dtype = field.byte(2), field.table(3)
+def _type_of(field: FlatTable) -> str | None:
+    number, dtype = field.number("<B", 2), field.table(3)
     if number > _LAST_KNOWN:
         return f"a type of number {number}"
-    if number == _INTEGER and dtype is not None and (bits := dtype.integer(0)) > 64:
+    if number == _INTEGER and dtype is not None and (bits := dtype.number("<i", 0)) > 64:
         return f"integers of {bits} bits"
     return None
-
-
-class _Table:
-    """A table of a FlatBuffer. Raises `struct.error` for offsets outside the buffer."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
-        self._at = at
-        self._slots = at - _number("<i", data, at)
-        self._size = _number("<H", data, self._slots)
-
-    def byte(self, slot: int) -> int:
-        place = self._place(slot)
-        return 0 if place is None else _number("<B", self._data, place)
-
-    def integer(self, slot: int) -> int:
-        place = self._place(slot)
-        return 0 if place is None else _number("<i", self._data, place)
-
-    def table(self, slot: int) -> _Table | None:
-        place = self._place(slot)
-        return None if place is None else _Table(self._data, self._target(place))
-
-    def text(self, slot: int) -> str:
-        place = self._place(slot)
-        if place is None:
-            return ""
-        start = self._target(place)
-        return self._data[start + 4 :][: _number("<I", self._data, start)].decode()
-
-    def tables(self, slot: int) -> Iterator[_Table]:
-        place = self._place(slot)
-        if place is None:
-            return
-        start = self._target(place)
-        for item in range(_number("<I", self._data, start)):
-            yield _Table(self._data, self._target(start + 4 + 4 * item))
-
-    def _place(self, slot: int) -> int | None:
-        entry = 4 + 2 * slot
-        offset = _number("<H", self._data, self._slots + entry) if entry < self._size else 0
-        return self._at + offset if offset else None
-
-    def _target(self, place: int) -> int:
-        return place + _number("<I", self._data, place)
-
-
-def _number(code: str, data: bytes, at: int) -> int:
-    if at < 0:
-        raise ValueError("a place before the buffer")
-    return int(struct.unpack_from(code, data, at)[0])

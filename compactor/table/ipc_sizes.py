@@ -1,7 +1,7 @@
 """Computes the unpacked size of an Arrow IPC stream from its messages alone.
 
-Arrow allocates as much as a compressed buffer claims, without a bound. The messages are flatbuffers: each of
-the few fields that count here is found by its place in the table's list of offsets.
+Arrow allocates as much as a compressed buffer claims, without a bound. The messages are FlatBuffers, of
+which only a few fields count here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import struct
 from typing import Final
 
 import pyarrow as pa
+
+from compactor.common.flat_buffers import FlatTable, number_at, target_at
 
 _RECORD_BATCH: Final = 3
 _FORMAT, _HEADER_TYPE, _HEADER = 0, 1, 2
@@ -45,23 +47,19 @@ def _next(messages: pa.ipc.MessageReader) -> pa.ipc.Message | None:
 
 
 def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
-    message = _FlatTable(metadata, _read("<I", metadata, 0))
-    place = message.place(_FORMAT)
-    if place is None or _read("<h", metadata, place) != _V5:
+    message = FlatTable(metadata, target_at(metadata, 0))
+    if message.number("<h", _FORMAT) != _V5:
         raise ValueError("its stream is of another format than V5 of Arrow's")
-    place = message.place(_HEADER_TYPE)
-    kind = 0 if place is None else _read("<B", metadata, place)
+    kind = message.number("<B", _HEADER_TYPE)
     if kind == _SCHEMA:
         return 0
-    header = message.place(_HEADER)
-    if kind != _RECORD_BATCH or header is None:
+    batch = message.table(_HEADER) if kind == _RECORD_BATCH else None
+    if batch is None:
         raise ValueError("its stream has other messages than record batches")
-    batch = _FlatTable(metadata, header + _read("<I", metadata, header))
-    vector = batch.place(_BUFFERS)
-    if vector is None or body is None:
+    start = batch.target(_BUFFERS)
+    if start is None or body is None:
         return 0
-    start = vector + _read("<I", metadata, vector)
-    count = _read("<I", metadata, start)
+    count = number_at("<I", metadata, start)
     is_compressed = batch.place(_COMPRESSION) is not None
     total = 0
     for number in range(count):
@@ -70,34 +68,9 @@ def _unpacked(metadata: memoryview, body: pa.Buffer | None) -> int:
             raise ValueError("a buffer lies outside of its message")
         size = length
         if is_compressed and length:
-            stated = _read("<q", memoryview(body), offset)
+            stated = number_at("<q", memoryview(body), offset)
             size = length if stated == _NOT_COMPRESSED else stated
             if size < 0:
                 raise ValueError("a buffer states a length below 0")
         total += size
     return total
-
-
-class _FlatTable:
-    """A table of a flatbuffer."""
-
-    def __init__(self, data: memoryview, start: int) -> None:
-        self._data = data
-        self._start = start
-        self._offsets = start - _read("<i", data, start)
-        if self._offsets < 0:
-            raise ValueError("a table of its stream begins before the message")
-        self._size = _read("<H", data, self._offsets)
-
-    def place(self, field: int) -> int | None:
-        """Returns where the field lies; None if it is left out."""
-        at = 4 + 2 * field
-        if at + 2 > self._size:
-            return None
-        offset = _read("<H", self._data, self._offsets + at)
-        return self._start + offset if offset else None
-
-
-def _read(form: str, data: memoryview, at: int) -> int:
-    (value,) = struct.unpack_from(form, data, at)
-    return int(value)
