@@ -261,7 +261,6 @@ MOVES_FLAT_VALUES: Final = {
     "compactor/files/fixed.py": "texts",
     "compactor/files/fixedtext.py": "texts",
     "compactor/files/lines.py": "texts",
-    "compactor/files/plain_text.py": "texts",
     "compactor/files/text_values.py": "texts and times",
     "compactor/files/xml_shapes.py": "texts",
     "compactor/files/xmltext.py": "texts",

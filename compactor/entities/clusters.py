@@ -17,10 +17,10 @@ from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
 from compactor.entities.survivors import codes_of
 from compactor.entities.texts import I64, TEXT
 from compactor.errors import ConfigError, JobError
-from compactor.files.plain_text import text_scalar
 from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import mix, value_hashes
+from lsm_fragment.arrays.json_texts import text_scalar
 from lsm_fragment.arrays.nested import build_list
 
 Mask = npt.NDArray[np.bool_]

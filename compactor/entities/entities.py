@@ -34,9 +34,9 @@ from compactor.entities.texts import (
     unquoted,
 )
 from compactor.errors import InputError
-from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import add_column, mix
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 
 DELETED: Final = "_deleted"
 REPLACED: Final = "$replaced"

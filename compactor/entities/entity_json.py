@@ -15,8 +15,8 @@ from compactor.entities.entities import (
 )
 from compactor.entities.texts import canonical, from_arrow, object_texts
 from compactor.files.jsontext import text_bytes
-from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 
 
 def entity_lines(batch: pa.RecordBatch) -> bytes:

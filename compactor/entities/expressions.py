@@ -21,8 +21,8 @@ from msgspec import Struct
 from compactor.common.counts import counted
 from compactor.entities.functions import FUNCTIONS, fits_of, text_of
 from compactor.entities.texts import I64, TEXT, canonical, elements, is_blank, is_null, members
-from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 
 Mask = npt.NDArray[np.bool_]
 

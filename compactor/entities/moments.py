@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.plain_text import joined, plain_text, text_scalar
+from compactor.files.plain_text import plain_text
 from compactor.files.problems import PROBLEMS
 from compactor.files.text_values import from_wire
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
 from lsm_fragment.failing import null_where_failing

@@ -11,8 +11,8 @@ import pyarrow as pa
 from compactor.entities.expressions import ID
 from compactor.entities.properties import Properties
 from compactor.entities.texts import TEXT, is_string, quoted, unquoted
-from compactor.files.plain_text import text_scalar
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import text_scalar
 
 _INTEGER: Final = "^-?[0-9]+$"
 _SEPARATOR: Final = ":"

@@ -17,10 +17,10 @@ from compactor.entities.clusters import Clusters
 from compactor.entities.entities import DELETED, MEMBERS, REPLACED, SINCE, Entities
 from compactor.entities.expressions import ID
 from compactor.entities.texts import I64, TEXT
-from compactor.files.plain_text import text_scalar
 from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import one_array
+from lsm_fragment.arrays.json_texts import text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 

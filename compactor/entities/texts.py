@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from compactor.entities.moments import without_units
 from compactor.files.jsontext import checked_json, json_values, text_bytes
-from compactor.files.plain_text import joined, text_scalar
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.moves import replaced
 from lsm_fragment.arrays.nested import build_list
 

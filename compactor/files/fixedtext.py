@@ -9,8 +9,9 @@ from pyarrow import types as pt
 from compactor.files.csv_rows import SHOWN_CHARACTERS
 from compactor.files.jsontext import text_bytes
 from compactor.files.layouts import Align, FixedColumn, FixedLayout
-from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from compactor.files.plain_text import UnwritableError, plain_text
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.storage import decoded, to_storage
 
 

@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
-from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from compactor.files.plain_text import UnwritableError, plain_text
 from compactor.files.text_rows import TextColumn, scalar_texts, text_rows
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts
-from lsm_fragment.arrays.json_texts import escaped, quoted, string_values
+from lsm_fragment.arrays.json_texts import joined, quoted, string_values, text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
@@ -139,7 +139,7 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
     elif pt.is_floating(dtype):
         text = pc.if_else(pc.is_finite(array), plain_text(array), None)
     elif pt.is_string(dtype) or pt.is_large_string(dtype):
-        text = _quoted(escaped(plain_text(array)))
+        text = quoted(plain_text(array))
     elif pt.is_integer(dtype) or pt.is_boolean(dtype) or pt.is_duration(dtype):
         text = plain_text(array)
     else:

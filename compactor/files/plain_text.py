@@ -12,21 +12,13 @@ from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.json_texts import float_texts, joined, text_scalar
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
 class UnwritableError(InputError, ValueError):
     """A type or a value has no text form."""
-
-
-def text_scalar(value: str) -> pa.Scalar:
-    return pa.scalar(value, pa.large_string())
-
-
-def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Concatenates the parts of each row's text; null where any part is null."""
-    return pc.binary_join_element_wise(*parts, text_scalar(""))
 
 
 def plain_text(array: pa.Array) -> pa.Array:
@@ -39,7 +31,7 @@ def plain_text(array: pa.Array) -> pa.Array:
     if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
         return base64_encode(array)
     if pt.is_floating(dtype):
-        return _float_text(array)
+        return float_texts(array.cast(pa.float32()) if pt.is_float16(dtype) else array)
     if pt.is_timestamp(dtype):
         return pc.replace_substring(as_text(array), " ", "T", max_replacements=1)
     if pt.is_duration(dtype):
@@ -49,13 +41,6 @@ def plain_text(array: pa.Array) -> pa.Array:
     if pt.is_nested(dtype):
         raise UnwritableError(f"text can't hold {dtype}")
     return as_text(array)
-
-
-def _float_text(array: pa.Array) -> pa.Array:
-    wide = array.cast(pa.float32()) if pt.is_float16(array.type) else array
-    text = wide.cast(pa.large_string())
-    looks_integer = pc.match_substring_regex(text, "^-?[0-9]+$")
-    return pc.if_else(looks_integer, joined(text, text_scalar(".0")), text)
 
 
 def _interval_text(array: pa.Array) -> pa.Array:

@@ -13,8 +13,9 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.jsontext import text_bytes
-from compactor.files.plain_text import UnwritableError, joined, plain_text, text_scalar
+from compactor.files.plain_text import UnwritableError, plain_text
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage

@@ -27,10 +27,10 @@ from compactor.entities.stable import (
 from compactor.entities.tasks.context import IS_NEW, LABEL, ROOT, Context
 from compactor.entities.tasks.lines import all_rows, array_of, ints_of
 from compactor.entities.texts import I64, TEXT, quoted
-from compactor.files.plain_text import text_scalar
 from compactor.rows.bounded_keys import keys_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.json_texts import text_scalar
 
 MEMBER: Final = "member"
 ROW: Final = "row"

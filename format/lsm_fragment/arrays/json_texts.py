@@ -50,7 +50,7 @@ def json_texts(array: pa.Array) -> pa.Array:
 
 def quoted(texts: pa.Array) -> pa.Array:
     """Writes texts as JSON strings, in large strings; nulls stay."""
-    return _joined('"', escaped(texts.cast(_TEXT)), '"')
+    return joined(text_scalar('"'), escaped(texts.cast(_TEXT)), text_scalar('"'))
 
 
 def string_values(texts: pa.Array) -> pa.Array:
@@ -83,28 +83,36 @@ def escaped(texts: pa.Array) -> pa.Array:
 
 
 def _of_scalars(array: pa.Array) -> pa.Array:
-    dtype, texts = array.type, array.cast(_TEXT)
-    if is_string(dtype):
-        return quoted(texts)
-    if not pt.is_floating(dtype):
-        return texts
-    # A double has a point or an exponent, which distinguishes it from an integer.
-    looks_integer = pc.match_substring_regex(texts, "^-?[0-9]+$")
-    texts = pc.if_else(looks_integer, _joined("", texts, ".0"), texts)
-    return pc.if_else(pc.is_finite(array), texts, _NULL)
+    if is_string(array.type):
+        return quoted(array)
+    if not pt.is_floating(array.type):
+        return array.cast(_TEXT)
+    return pc.if_else(pc.is_finite(array), float_texts(array), _NULL)
 
 
 def _of_lists(array: pa.Array) -> pa.Array:
     counts, items = list_parts(array)
     texts = _of_scalars(items).fill_null(_NULL)
     lists = build_list(pa.large_list(_TEXT), counts, texts, None)
-    found = _joined("[", pc.binary_join(lists, pa.scalar(",", _TEXT)), "]")
+    found = joined(text_scalar("["), pc.binary_join(lists, text_scalar(",")), text_scalar("]"))
     return pc.if_else(array.is_valid(), found, None)
 
 
-def _joined(before: str, texts: pa.Array, after: str) -> pa.Array:
-    ends = pa.scalar(before, _TEXT), pa.scalar(after, _TEXT)
-    return pc.binary_join_element_wise(ends[0], texts, ends[1], pa.scalar("", _TEXT))
+def float_texts(array: pa.Array) -> pa.Array:
+    """Writes floats and doubles as large strings; nulls stay. All finite ones have a point or an exponent,
+    which distinguishes them from integers."""
+    texts = array.cast(_TEXT)
+    looks_integer = pc.match_substring_regex(texts, "^-?[0-9]+$")
+    return pc.if_else(looks_integer, joined(texts, text_scalar(".0")), texts)
+
+
+def text_scalar(value: str) -> pa.Scalar:
+    return pa.scalar(value, _TEXT)
+
+
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    """Concatenates the parts of each row's text; null where any part is null."""
+    return pc.binary_join_element_wise(*parts, text_scalar(""))
 
 
 def _any_match(texts: pa.Array, pattern: str) -> bool:
