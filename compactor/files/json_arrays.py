@@ -20,7 +20,7 @@ from compactor.files.number_text import float_holds
 from compactor.files.problems import PROBLEMS
 from lsm_fragment.arrays.buffers import pack_bits, validity_buffer
 from lsm_fragment.arrays.decimals import has_odd_scale
-from lsm_fragment.arrays.types import MAX_NESTING, storage_type
+from lsm_fragment.arrays.types import MAX_NESTING, is_bytes, is_string, storage_type
 from lsm_fragment.failing import failing_rows
 from lsm_fragment.native.arrays.json_rows import Form, JsonRows, Kind, Trait
 
@@ -170,7 +170,7 @@ class JsonArrays:
         is_json = isinstance(dtype, pa.JsonType) and not is_in_list
         stored = storage_type(dtype)
         form, allowed, traits = _form_of(stored)
-        if self._text_holds_all and (pt.is_string(stored) or pt.is_large_string(stored)):
+        if self._text_holds_all and is_string(stored):
             form, allowed, traits = Form.AS_TEXT, _ALL_TRAITS, Trait.IS_TEXT
         node = self.rows.declare(parent, name, Form.AS_JSON if is_json else form, allowed, traits)
         if is_json or form == Form.DECIMAL:
@@ -223,8 +223,6 @@ def _form_of(dtype: pa.DataType) -> tuple[int, int, int]:
         or pt.is_fixed_size_list(dtype)
     ):
         return Form.GIVEN, Trait.IS_LIST, 0
-    is_bytes = pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype)
-    is_text = pt.is_string(dtype) or pt.is_large_string(dtype)
-    if is_text or is_bytes or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
+    if is_string(dtype) or is_bytes(dtype) or (pt.is_temporal(dtype) and not pt.is_interval(dtype)):
         return Form.GIVEN, Trait.IS_TEXT, 0
     raise UnreadableTypeError(f"text can't hold {dtype}")

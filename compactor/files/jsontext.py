@@ -25,6 +25,7 @@ from lsm_fragment.arrays.json_texts import joined, quoted, string_values, text_s
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.native.arrays.text_rows import Cell
 
 _JSON: Final = (
@@ -84,7 +85,7 @@ def _texts(array: pa.Array, map_objects: bool) -> tuple[pa.Array, Cell, bytes]:
         is_finite = pc.is_finite(array)
         if pc.all(is_finite).as_py() is False:
             texts = pc.if_else(is_finite, texts, None)
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         kind = Cell.ESCAPED
     is_bare = pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_boolean(dtype)
     return texts, kind, b"" if is_bare or pt.is_duration(dtype) else b'"'
@@ -138,7 +139,7 @@ def json_values(array: pa.Array, *, map_objects: bool = False) -> pa.Array:
         text = _array_text(array, map_objects)
     elif pt.is_floating(dtype):
         text = pc.if_else(pc.is_finite(array), plain_text(array), None)
-    elif pt.is_string(dtype) or pt.is_large_string(dtype):
+    elif is_string(dtype):
         text = quoted(plain_text(array))
     elif pt.is_integer(dtype) or pt.is_boolean(dtype) or pt.is_duration(dtype):
         text = plain_text(array)
@@ -205,7 +206,7 @@ def _array_text(array: pa.Array, map_objects: bool) -> pa.Array:
     brackets = "[]"
     if pt.is_map(array.type):
         keys, values = items.flatten()
-        if map_objects and (pt.is_string(keys.type) or pt.is_large_string(keys.type)):
+        if map_objects and is_string(keys.type):
             brackets = "{}"
             values = json_values(values, map_objects=True)
             texts = joined(json_values(keys), text_scalar(":"), values)

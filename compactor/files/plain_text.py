@@ -13,6 +13,7 @@ from compactor.files.base64_arrays import base64_encode
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import as_text
 from lsm_fragment.arrays.json_texts import float_texts, joined, text_scalar
+from lsm_fragment.arrays.types import is_bytes
 
 _INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
@@ -28,7 +29,7 @@ def plain_text(array: pa.Array) -> pa.Array:
     for nested types.
     """
     dtype = array.type
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return base64_encode(array)
     if pt.is_floating(dtype):
         return float_texts(array.cast(pa.float32()) if pt.is_float16(dtype) else array)

@@ -18,6 +18,7 @@ from compactor.errors import InputError, UsageError
 from compactor.files.source import BatchesOf, FileBatches
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.types import is_string
 
 _BATCH_BYTES: Final = 64 << 20
 _VALUE_BYTES: Final = 8
@@ -47,9 +48,7 @@ class PromotedBatches(BatchesOf):
 
     def _type_of(self, name: str) -> pa.DataType:
         dtype = self._file.schema.field(name).type
-        if pt.is_map(dtype) and not (
-            pt.is_string(dtype.key_type) or pt.is_large_string(dtype.key_type)
-        ):
+        if pt.is_map(dtype) and not is_string(dtype.key_type):
             raise UsageError(
                 PROMOTE, f": column {name!r} of {self.path} has keys of {dtype.key_type}, not text"
             )

@@ -28,6 +28,7 @@ from compactor.files.segments import (
     of_unb,
     with_charset,
 )
+from lsm_fragment.arrays.types import is_string
 
 _FIRST: Final = {
     FileFormat.EDIFACT: "UNA or UNB",
@@ -183,5 +184,5 @@ def _is_alike(dtype: pa.DataType, wanted: pa.DataType) -> bool:
     if pt.is_list(wanted) and (pt.is_list(dtype) or pt.is_large_list(dtype)):
         return _is_alike(dtype.value_type, wanted.value_type)
     if pt.is_string(wanted):
-        return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+        return is_string(dtype)
     return bool(dtype == wanted)

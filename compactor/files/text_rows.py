@@ -14,6 +14,7 @@ from compactor.files.plain_text import plain_text
 from lsm_fragment.arrays.buffers import binary_parts, fixed_width_view
 from lsm_fragment.arrays.cast import as_text
 from lsm_fragment.arrays.storage import decoded
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.native import as_bytes, validity
 from lsm_fragment.native.arrays.text_rows import Cell, written
 
@@ -49,7 +50,7 @@ def scalar_texts(array: pa.Array) -> tuple[pa.Array, Cell]:
     Raises `UnwritableError`.
     """
     dtype = array.type
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return array, Cell.PLAIN
     if pt.is_integer(dtype) and dtype != pa.uint64():
         # Without a cast, printing such a column imports no compute functions.

@@ -34,7 +34,7 @@ from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.arrays.times import times_of
-from lsm_fragment.arrays.types import is_string, storage_type
+from lsm_fragment.arrays.types import is_bytes, is_string, storage_type
 
 _ZONED = r"[0-9][T ][0-9].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
@@ -64,7 +64,7 @@ class CellReader:
             return to_logical(from_json_texts(cells, stored), dtype)
         if isinstance(dtype, pa.JsonType):
             return from_wire(json_of_cells(cells), dtype)
-        if _is_text_or_bytes(stored):
+        if is_string(stored) or is_bytes(stored):
             return from_wire(cells, dtype)
         cells = pc.ascii_trim_whitespace(cells)
         if pt.is_duration(stored):
@@ -141,7 +141,7 @@ def _as_storage(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         return _as_struct(array, dtype)
     if pt.is_nested(dtype):
         return _as_list(array, dtype)
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return base64_decode(array).cast(pa.binary()).cast(dtype)
     if pt.is_timestamp(dtype):
         return _as_timestamp(array, dtype)
@@ -206,10 +206,3 @@ def _local_times(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
         if not pc.any(pc.match_substring_regex(texts, _ZONED)).as_py():
             raise
     raise ValueError("it has a zone, which TIMESTAMPTZ takes")
-
-
-def _is_text_or_bytes(dtype: pa.DataType) -> bool:
-    return bool(
-        pt.is_string(dtype) or pt.is_large_string(dtype)
-        or pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype)
-    )  # fmt: skip

@@ -22,6 +22,7 @@ from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_storage
 from lsm_fragment.arrays.moves import list_parts, take
 from lsm_fragment.arrays.nested import build_list, build_struct, null_mask
+from lsm_fragment.arrays.types import is_string
 
 TEXT: Final = "#text"
 _ITEM: Final = "item"
@@ -166,8 +167,7 @@ def values_of(texts: pa.Array, dtype: pa.DataType, cells: CellReader) -> pa.Arra
         values = values_of(items, dtype.value_type, cells)
         lists = build_list(list_type, counts, values, null_mask(texts))
         return cast_storage(lists, dtype) if is_fixed else lists
-    is_text = pt.is_string(dtype) or pt.is_large_string(dtype)
-    if not is_text:
+    if not is_string(dtype):
         trimmed = pc.ascii_trim_whitespace(texts)
         texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
     return cells.values(texts, dtype)

@@ -19,6 +19,7 @@ from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 from lsm_fragment.arrays.storage import to_storage
+from lsm_fragment.arrays.types import is_string
 
 HEADER: Final = b'<?xml version="1.0" encoding="UTF-8"?>\n<rows>\n'
 FOOTER: Final = b"</rows>\n"
@@ -61,7 +62,7 @@ def _content(array: pa.Array) -> pa.Array:
             build_list(pa.large_list(pa.large_string()), counts, filled, None), _EMPTY
         )
     text = plain_text(array).fill_null("")
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         if pc.any(pc.match_substring_regex(text, _NO_XML)).as_py():
             raise UnwritableError("a text has a control character, which XML has no place for")
         from xml.sax.saxutils import escape

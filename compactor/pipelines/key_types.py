@@ -12,6 +12,7 @@ from pyarrow import types as pt
 from compactor.pipelines.carried import seen_as
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import plain, to_storage
+from lsm_fragment.arrays.types import is_bytes, is_string
 
 _UNIT_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _INT_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -28,7 +29,7 @@ def common_key_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return one
     if pt.is_floating(one) and pt.is_floating(other):
         return pa.float64()
-    for is_kind, common in ((_is_text, pa.large_string()), (_is_binary, pa.large_binary())):
+    for is_kind, common in ((is_string, pa.large_string()), (is_bytes, pa.large_binary())):
         if is_kind(one) and is_kind(other):
             return common
     if pt.is_integer(one) and pt.is_integer(other) and (common := _integers(one, other)):
@@ -65,14 +66,6 @@ def comparable(column: pa.Array, dtype: pa.DataType) -> pa.Array:
         return whole
     digits = _UNIT_DIGITS[values.type.unit]
     return pc.cast(seen_as(whole.cast(_TICKS), pa.decimal128(_TICKS.precision, digits)), dtype)
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
-
-
-def _is_binary(dtype: pa.DataType) -> bool:
-    return bool(pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype))
 
 
 def _is_number(dtype: pa.DataType) -> bool:

@@ -58,7 +58,7 @@ from compactor.predicate.tree import (
 )
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.arrays.types import is_string, storage_type
+from lsm_fragment.arrays.types import is_bytes, is_string, storage_type
 from lsm_fragment.value_errors import OF_VALUES, first_line
 
 _NAMED_TYPES: Final = {"TIMESTAMP": pt.is_timestamp, "DATE": pt.is_date, "TIME": pt.is_time}
@@ -425,9 +425,9 @@ def _is_time_literal(node: exp.Expression, dtype: pa.DataType) -> bool:
 
 
 def _from_text(text: str, dtype: pa.DataType) -> pa.Scalar | Decimal:
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return pa.scalar(text, dtype)
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return pa.scalar(text.encode(), dtype)
     if pt.is_date(dtype) or pt.is_time(dtype) or pt.is_timestamp(dtype):
         return time_units(text, dtype)

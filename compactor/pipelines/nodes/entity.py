@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-from pyarrow import types as pt
 
 from compactor.entities.entities import DELETED, RESERVED, UPDATED
 from compactor.entities.entity_merge import merged_batches
@@ -21,7 +20,7 @@ from compactor.pipelines.provenance import Batches, without_hidden
 from compactor.pipelines.work import RunContext
 from compactor.resources.errors import MemoryLimitError
 from compactor.resources.reservation import Reservation
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 
 _OWN = pa.schema(
     [(ID, pa.string()), (IDS, pa.list_(pa.string())), (DELETED, pa.bool_()), (UPDATED, pa.int64())]
@@ -32,7 +31,7 @@ def bound(node: Merge, given: Sequence[pa.Schema], what: str) -> pa.Schema:
     """Returns the identifying columns, then the properties of all inputs, as JSON."""
     for name, schema in zip(node.inputs, given, strict=True):
         dtype = storage_type(schema.field(ID).type) if ID in schema.names else None
-        if dtype is None or not (pt.is_string(dtype) or pt.is_large_string(dtype)):
+        if dtype is None or not is_string(dtype):
             raise ConfigError(
                 f"{what}: {name!r} needs a column {ID!r} of texts, it is {dtype or 'not there'}: "
                 "compute one in a transform"

@@ -15,7 +15,7 @@ from compactor.predicate.tree import Op, comparable, compared
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
 from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_bytes, storage_type
 
 _FINE: Final = tuple(UNITS_PER_SECOND)
 """Units of time, from the coarsest."""
@@ -122,10 +122,7 @@ def _comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return pa.time64("ns")
     if kinds == {"text"}:
         return pa.large_string()
-    if all(
-        pt.is_binary(t) or pt.is_large_binary(t) or pt.is_fixed_size_binary(t)
-        for t in (left, right)
-    ):
+    if is_bytes(left) and is_bytes(right):
         return pa.large_binary()
     cause = (
         "do not compare with each other: CAST one of them" if left != right else "do not compare"

@@ -14,7 +14,7 @@ from pydantic import PositiveInt, Strict
 
 from compactor.common.setting_keys import SKIP_INDEX
 from compactor.errors import UsageError
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 
 DEFAULT_BYTES: Final = 64 << 10
 
@@ -59,7 +59,7 @@ def can_index(kind: SkipKind, dtype: pa.DataType) -> bool:
     if pt.is_null(dtype):
         return True
     if kind is SkipKind.VALUES:
-        return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+        return is_string(dtype)
     return not (
         pt.is_nested(dtype)
         or pt.is_floating(dtype)

@@ -15,7 +15,7 @@ from compactor.predicate.skipping.value_set import ValueSet
 from compactor.predicate.skipping.value_set import build as build_value_set
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.hashing import mix, value_hashes
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import is_string, storage_type
 
 _CODES: Final = {SkipKind.BLOOM: 1, SkipKind.VALUES: 2}
 _HEAD_BYTES: Final = 2
@@ -70,7 +70,7 @@ def _domain(dtype: pa.DataType) -> bytes:
         return b"int"
     if pt.is_decimal(dtype):
         return f"decimal {dtype.scale}".encode()
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return b"text"
     if pt.is_binary(dtype) or pt.is_large_binary(dtype):
         return b"bytes"

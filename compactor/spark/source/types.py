@@ -17,7 +17,7 @@ from compactor.errors import DataError, InputError, UsageError
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import cast_exactly, cast_storage
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
-from lsm_fragment.arrays.types import contains, is_list_like, storage_type
+from lsm_fragment.arrays.types import contains, is_bytes, is_list_like, is_string, storage_type
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import first_line
 
@@ -32,11 +32,8 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], Callable[[], st.DataTy
     (pt.is_uint64, lambda: st.DecimalType(20, 0)),
     (lambda t: pt.is_float16(t) or pt.is_float32(t), st.FloatType),
     (pt.is_float64, st.DoubleType),
-    (lambda t: pt.is_string(t) or pt.is_large_string(t), st.StringType),
-    (
-        lambda t: pt.is_binary(t) or pt.is_large_binary(t) or pt.is_fixed_size_binary(t),
-        st.BinaryType,
-    ),
+    (is_string, st.StringType),
+    (is_bytes, st.BinaryType),
     (pt.is_date, st.DateType),
     (lambda t: pt.is_time(t) and t.unit == "ns", lambda: st.TimeType(9)),
     (pt.is_time, lambda: st.TimeType(6)),

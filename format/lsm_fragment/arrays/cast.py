@@ -21,7 +21,7 @@ from lsm_fragment.arrays.nested import (
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.arrays.times import UNITS_PER_SECOND, time_texts
-from lsm_fragment.arrays.types import is_large_offsets, storage_type, value_type
+from lsm_fragment.arrays.types import is_large_offsets, is_string, storage_type, value_type
 from lsm_fragment.arrays.widening import becomes_json
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -54,7 +54,7 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         for end in (ends["min"].as_py(), ends["max"].as_py()):
             if end is not None and not bounds[0] <= end <= bounds[1]:
                 raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return as_text(array).cast(dtype)
     return array.cast(dtype)
 

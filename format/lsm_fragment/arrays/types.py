@@ -186,6 +186,11 @@ def is_string(dtype: pa.DataType) -> bool:
     return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
 
 
+def is_bytes(dtype: pa.DataType) -> bool:
+    """Returns whether the type is a binary storage type: small, large or of fixed size."""
+    return bool(pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype))
+
+
 def may_stay_coded(dtype: pa.DataType) -> bool:
     """Returns whether moving codes pays for dictionary-coded values: only for types of varying length."""
     return dtype.id in _STAY_CODED

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.json_texts import has_json
-from lsm_fragment.arrays.types import is_list_like, storage_type
+from lsm_fragment.arrays.types import is_list_like, is_string, storage_type
 
 
 def is_stored_as(stored: pa.DataType, wanted: pa.DataType) -> bool:
@@ -47,7 +47,7 @@ def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
     if pt.is_timestamp(source) and pt.is_timestamp(target):
         is_finer = _FINER.index(source.unit) < _FINER.index(target.unit)
         return bool(is_finer and target.unit != "ns" and (source.tz is None) == (target.tz is None))
-    return may_be_text(source) and (pt.is_string(target) or pt.is_large_string(target))
+    return may_be_text(source) and is_string(target)
 
 
 def may_be_text(dtype: pa.DataType) -> bool:

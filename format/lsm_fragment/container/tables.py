@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.buffers import int_dtype
-from lsm_fragment.arrays.types import is_binary_like
+from lsm_fragment.arrays.types import is_bytes, is_string
 from lsm_fragment.keys.bounds import Value, value_to_json
 
 _SIZES: Final = {"Q": 8, "q": 8, "d": 8, "I": 4, "B": 1}
@@ -108,9 +108,9 @@ def value_kind(dtype: pa.DataType) -> ValueKind:
         return ValueKind.INT64  # has no values, but may be left out of a bound
     if int_dtype(dtype) is not None:
         return ValueKind.UINT64 if pt.is_unsigned_integer(dtype) else ValueKind.INT64
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return ValueKind.TEXT
-    if is_binary_like(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return ValueKind.BYTES
     if pt.is_floating(dtype):
         return ValueKind.FLOAT64

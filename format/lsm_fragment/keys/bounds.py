@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.decimals import text_of, unscaled_at
-from lsm_fragment.arrays.types import is_binary_like, storage_type
+from lsm_fragment.arrays.types import is_bytes, is_string, storage_type
 from lsm_fragment.keys.sort_schema import Order, SortSchema, ordering
 
 Value = Any
@@ -62,7 +62,7 @@ def plain_value(value: Value, dtype: pa.DataType) -> Any:
         return (1, 0.0) if math.isnan(number) else (0, number)
     if pt.is_decimal(dtype):
         return decimal.Decimal(value)
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return base64.b64decode(value)
     return value
 
@@ -98,9 +98,9 @@ def shorten(value: Value, dtype: pa.DataType, *, down: bool) -> tuple[Value, boo
     """
     if value is None or not isinstance(value, str):
         return value, True
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return _shorten_text(value, down=down)
-    if is_binary_like(dtype) or pt.is_fixed_size_binary(dtype):
+    if is_bytes(dtype):
         return _shorten_bytes(base64.b64decode(value), down=down)
     return value, True
 

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
-from lsm_fragment.arrays.types import is_binary_like, storage_type
+from lsm_fragment.arrays.types import is_binary_like, is_string, storage_type
 from lsm_fragment.keys.bounds import Bound, Value, plain_value
 from lsm_fragment.keys.normalised import KeyLayout, key_width
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn, SortSchema, ordering
@@ -132,7 +132,7 @@ def _number(rank: int | Fraction, width: int, *, is_descending: bool) -> tuple[b
 
 def _value_type(dtype: pa.DataType) -> type | None:
     """Returns the Python type of VALUEs that `plain_value` leaves unchanged; None for other types."""
-    if pt.is_string(dtype) or pt.is_large_string(dtype):
+    if is_string(dtype):
         return str
     if pt.is_boolean(dtype):
         return bool

@@ -13,7 +13,7 @@ from lsm_fragment.arrays.buffers import binary_parts, fixed_width_bytes, fixed_w
 from lsm_fragment.arrays.decimals import text_of
 from lsm_fragment.arrays.joining import in_order_of_use
 from lsm_fragment.arrays.templated import survey_texts
-from lsm_fragment.arrays.types import is_binary_like, is_templated
+from lsm_fragment.arrays.types import is_binary_like, is_string, is_templated
 from lsm_fragment.keys.bounds import MAX_VALUE_BYTES, Value, shorten, value_at, value_to_json
 from lsm_fragment.native import as_bytes, validity
 from lsm_fragment.native.keys import extremes
@@ -38,7 +38,7 @@ def min_max(array: pa.Array) -> tuple[Value, Value]:
 
 def _strings(array: pa.Array) -> tuple[Value, Value]:
     """Returns the extremes of strings or binaries, long ones cut behind the length of a bound."""
-    is_text = pt.is_string(array.type) or pt.is_large_string(array.type)
+    is_text = is_string(array.type)
     offsets, data = binary_parts(array)
 
     def value(row: int) -> Value:
