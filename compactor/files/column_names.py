@@ -8,13 +8,14 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.errors import InputError
+from lsm_fragment.arrays.json_texts import SURROGATE
 
 
 def flaw_of(name: str) -> str | None:
     """Returns the flaw of a column's or field's name, or None. Empty names are valid, as in JSON."""
     if "\0" in name:
         return "has a NUL character, where Arrow's C interface ends a name"
-    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+    if SURROGATE.search(name):
         return "is not Unicode text"
     return None
 

@@ -41,12 +41,12 @@ from compactor.files.readings import NUMBERS
 from compactor.files.source import Ordinals, Piece, wanted_names
 from compactor.files.text_options import UTF_8, TextOptions
 from compactor.files.typed_texts import TypedTexts
+from lsm_fragment.arrays.json_texts import SURROGATE
 from lsm_fragment.failing import failing_rows
 
 MAX_ROW_BYTES: Final = 4 << 20
 _HEADER_BYTES: Final = 1 << 20
 _NO_HEADER: Final = "is empty: the first line must name the columns"
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class CsvBatches(TypedTexts[CsvRows]):
@@ -296,7 +296,7 @@ class _FirstRows:
 
 def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None:
     """Raises `InputError` unless these can be the names of a file's columns."""
-    if any(_SURROGATE.search(name) for name in names):
+    if any(SURROGATE.search(name) for name in names):
         raise InputError(f"{place}: a column name is not {_not_in(options)}")
     if strange := next((name for name in names if not name.isprintable()), None):
         if "\n" in strange or "\r" in strange:

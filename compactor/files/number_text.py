@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import binary_parts, boolean_array, validity_buffer
+from lsm_fragment.arrays.widening import MANTISSA_BITS
 from lsm_fragment.native.arrays.json_rows import Kind, numbers
 
 MAX_DIGITS: Final = 17
 """Significant digits that identify every double."""
 MAX_EXACT: Final = 1 << 53
 """A double holds all integers up to this one."""
-_EXACT_BITS: Final = {16: 11, 32: 24, 64: 53}
-"""Exponent of the power of two up to which integers are exact, by the width of the float."""
 _IDENTIFIER: Final = r"^(?:[-+]?0[0-9xX]|\+[0-9]+$)"
 """Integers with leading zeros or plus signs, which are probably identifiers. Arrow reads 0x1F as 31."""
 _NOT_FINITE: Final = r"^[-+]?(?i:nan|inf|infinity)$"
@@ -191,7 +190,7 @@ def _refuse(texts: pa.Array, pattern: str, dtype: pa.DataType, *, is_wanted: boo
 
 
 def _max_exact(dtype: pa.DataType) -> float:
-    return float(1 << _EXACT_BITS[dtype.bit_width])
+    return float(1 << MANTISSA_BITS[dtype.bit_width])
 
 
 def _as_float(value: float, dtype: pa.DataType) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Final
 
 from compactor.errors import (
     ObjectChangedError,
@@ -11,6 +12,9 @@ from compactor.errors import (
     StoreUnreachableError,
     UnknownOutcomeError,
 )
+
+BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
+"""Statuses that leave open whether the request was carried out."""
 
 
 class EmptyRangeError(Exception):

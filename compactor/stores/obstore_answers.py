@@ -18,6 +18,7 @@ from compactor.errors import (
     StoreUnreachableError,
 )
 from compactor.stores.answers import (
+    BUSY_STATUSES,
     EmptyRangeError,
     LostAnswerError,
     PreconditionError,
@@ -36,8 +37,6 @@ _CREDENTIALS: Final = re.compile(
     r"TokenRequest|\w*Credentials?|InvalidAccessKey|MissingAccount|\w*Sas\w*"
 )
 """What obstore was doing when it had no credentials to send anything with."""
-_BUSY: Final = frozenset({408, 409, 425, 429})
-"""Statuses that leave open whether the request was carried out."""
 
 
 def refusal(
@@ -55,7 +54,7 @@ def refusal(
         return StoreError(
             f"{root}: no such {service.container} in {service.name}: create it, or correct the address"
         )
-    if source == "TokenRequest" and (status >= 500 or status in _BUSY):
+    if source == "TokenRequest" and (status >= 500 or status in BUSY_STATUSES):
         return StoreUnreachableError(
             f"{address}: {service.name} gave no token ({status}): try again"
         )
@@ -96,7 +95,7 @@ def refusal(
         return StoreError(
             f"{address}: the library obstore refused ({kind}): check the name and the settings"
         )
-    if status and status < 500 and status not in _BUSY:
+    if status and status < 500 and status not in BUSY_STATUSES:
         return StoreError(f"{address}: {service.name} refused ({status})")
     # Also what is not known here: the request may have been carried out.
     return LostAnswerError(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from compactor.errors import ObjectNotFoundError, PermissionDeniedError, StoreError
 from compactor.stores.answers import (
+    BUSY_STATUSES,
     EmptyRangeError,
     LostAnswerError,
     PreconditionError,
@@ -18,8 +19,6 @@ from compactor.stores.base import ObjectInfo
 
 _MISSING_CODES: Final = frozenset({"NoSuchKey", "NotFound"})
 _BUSY_CODES: Final = frozenset({"SlowDown", "RequestTimeout", "ConditionalRequestConflict"})
-_BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
-"""Statuses that leave open whether a proxy forwarded the request."""
 _CREDENTIALS_ADVICE: Final = "check the credentials and the bucket's policy"
 _PERMISSION_ADVICE: Final = {
     "AccessDenied": _CREDENTIALS_ADVICE,
@@ -89,7 +88,7 @@ def refusal(address: str, endpoint: str, *, code: str, status: int) -> StoreErro
         )
     # 409 to a conditional write means a concurrent request on the key, and asks to send it again. The outcome
     # is as unknown as after a 5xx, and is determined in the same way.
-    if status >= 500 or status in _BUSY_STATUSES or code in _BUSY_CODES:
+    if status >= 500 or status in BUSY_STATUSES or code in _BUSY_CODES:
         return LostAnswerError(f"{address}: {endpoint} failed ({shown})")
     advice = ": set AWS_REGION to the bucket's" if code in _REGION_CODES else ""
     return StoreError(f"{address}: {endpoint} refused ({shown}){advice}")

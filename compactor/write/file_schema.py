@@ -15,6 +15,8 @@ from compactor.common.setting_keys import ON_CONFLICT
 from compactor.errors import InputError
 from compactor.table.not_null import null_place
 from lsm_fragment.arrays.cast import as_type
+from lsm_fragment.arrays.decimals import decimal_of_width
+from lsm_fragment.arrays.times import UNITS
 from lsm_fragment.arrays.type_json import type_to_json
 from lsm_fragment.arrays.types import (
     check_nesting,
@@ -166,9 +168,6 @@ _WIDER: Final = (
     pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64(),
     pa.float16(), pa.float32(), pa.float64(), pa.large_string(), pa.large_binary(),
 )  # fmt: skip
-_DECIMALS: Final = {
-    32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256,
-}  # fmt: skip
 
 
 def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> pa.DataType | None:
@@ -178,7 +177,7 @@ def _wider_type(table: pa.DataType, file: pa.DataType, *, may_convert: bool) -> 
     """
     if pt.is_decimal(table) and pt.is_decimal(file) and table.scale == file.scale:
         bits = max(table.bit_width, file.bit_width)
-        return _DECIMALS[bits](max(table.precision, file.precision), table.scale)
+        return decimal_of_width(bits, max(table.precision, file.precision), table.scale)
     if is_list_like(table) and widens_to(table, storage_type(file)):
         return table_type(file)
     for wider in _WIDER:
@@ -210,9 +209,8 @@ def can_widen(source: pa.DataType, target: pa.DataType) -> bool:
         if kind(source) and kind(target):
             return True
     if pt.is_timestamp(source) and pt.is_timestamp(target):
-        units = ("s", "ms", "us", "ns")
         same_zone = (source.tz is None) == (target.tz is None)
-        return same_zone and units.index(source.unit) <= units.index(target.unit)
+        return same_zone and UNITS.index(source.unit) <= UNITS.index(target.unit)
     return _can_widen_nested(source, target)
 
 

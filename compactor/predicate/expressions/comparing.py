@@ -14,11 +14,9 @@ from compactor.predicate.expressions.kinds import kind_of
 from compactor.predicate.tree import Op, comparable, compared
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.decimals import MOST_DIGITS, decimal_type
-from lsm_fragment.arrays.times import DAY_SECONDS, UNITS_PER_SECOND
+from lsm_fragment.arrays.times import DAY_SECONDS, UNITS, UNITS_PER_SECOND
 from lsm_fragment.arrays.types import is_bytes, storage_type
 
-_FINE: Final = tuple(UNITS_PER_SECOND)
-"""Units of time, from the coarsest."""
 _INSTANT: Final = pa.decimal128(38, 0)
 """Nanoseconds of all times of every unit."""
 _NS_PER_SECOND: Final = UNITS_PER_SECOND["ns"]
@@ -102,7 +100,7 @@ def _wider_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     stamps = [dtype for dtype in (left, right) if pt.is_timestamp(dtype)]
     if not stamps:
         return pa.date64()
-    unit = max((dtype.unit for dtype in stamps), key=_FINE.index)
+    unit = max((dtype.unit for dtype in stamps), key=UNITS.index)
     is_zoned = any(dtype.tz is not None for dtype in stamps)
     return pa.timestamp(unit, "UTC" if is_zoned else None)
 

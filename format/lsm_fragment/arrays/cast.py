@@ -21,7 +21,13 @@ from lsm_fragment.arrays.nested import (
 )
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
 from lsm_fragment.arrays.times import UNITS_PER_SECOND, time_texts
-from lsm_fragment.arrays.types import is_large_offsets, is_string, storage_type, value_type
+from lsm_fragment.arrays.types import (
+    MAX_OFFSET_32,
+    is_large_offsets,
+    is_string,
+    storage_type,
+    value_type,
+)
 from lsm_fragment.arrays.widening import becomes_json
 
 CastLeaf = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -99,7 +105,7 @@ def cast_storage(
         items = cast_storage(_items_of_size(array, dtype, mask), dtype.value_type, cast_leaf)
         return build_fixed_lists(dtype, len(array), items, mask)
     counts, items = list_parts(array)
-    if not is_large_offsets(dtype) and len(items) >= 2**31:
+    if not is_large_offsets(dtype) and len(items) > MAX_OFFSET_32:
         raise pa.ArrowInvalid(f"{len(items)} elements of lists have no place in {dtype}")
     if pt.is_map(dtype):  # the names of keys and values do not matter
         items = _cast_struct(items, dtype.field(0).type, None, cast_leaf, by_place=True)

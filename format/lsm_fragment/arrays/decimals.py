@@ -30,12 +30,16 @@ def has_odd_scale(dtype: pa.DataType) -> bool:
 
 def decimal_type(precision: int, scale: int) -> pa.DataType:
     """Returns decimals of 128 bits, or of 256 if they need more. precision: at most `MOST_DIGITS`."""
-    return _TYPES[128 if precision <= _MAX_DIGITS[128] else 256](precision, scale)
+    return decimal_of_width(128 if precision <= _MAX_DIGITS[128] else 256, precision, scale)
+
+
+def decimal_of_width(bits: int, precision: int, scale: int) -> pa.DataType:
+    return _TYPES[bits](precision, scale)
 
 
 def with_scale(dtype: pa.DataType, scale: int) -> pa.DataType:
     """Returns the decimal type of the same width and precision with another scale."""
-    return _TYPES[dtype.bit_width](dtype.precision, scale)
+    return decimal_of_width(dtype.bit_width, dtype.precision, scale)
 
 
 def unscaled_at(array: pa.Array, row: int) -> int:

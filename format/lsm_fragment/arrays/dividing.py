@@ -14,7 +14,6 @@ from lsm_fragment.arrays.alphabets import BITS
 from lsm_fragment.arrays.buffers import binary_parts, validity_bitmap
 from lsm_fragment.arrays.templated import (
     I64,
-    MAX_OFFSET_32,
     PLACE_WORDS,
     U64,
     binaries,
@@ -22,7 +21,7 @@ from lsm_fragment.arrays.templated import (
     templated,
     templates_of,
 )
-from lsm_fragment.arrays.types import is_large_offsets
+from lsm_fragment.arrays.types import MAX_OFFSET_32, is_large_offsets
 
 _SAMPLE_ROWS: Final = 4096
 _ROUNDS: Final = 16

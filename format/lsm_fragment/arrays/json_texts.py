@@ -19,7 +19,7 @@ from lsm_fragment.arrays.types import is_list_like, is_string
 _MUST_ESCAPE: Final = r'[\\"\x00-\x1f]'
 _CONTROL: Final = r"[\x00-\x1f]"
 _CONTROLS: Final = tuple(map(chr, range(0x20)))
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NULL: Final = "null"
 _TEXT: Final = pa.large_string()
 
@@ -67,7 +67,7 @@ def string_values(texts: pa.Array) -> pa.Array:
 
 def _decoded(text: str) -> str | None:
     found = json.loads(text)
-    return None if _SURROGATE.search(found) else str(found)
+    return None if SURROGATE.search(found) else str(found)
 
 
 def escaped(texts: pa.Array) -> pa.Array:

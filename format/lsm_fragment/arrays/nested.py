@@ -7,7 +7,7 @@ process if an empty child has an offset.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment import compute as pc
+from lsm_fragment.arrays.types import MAX_OFFSET_32
 
 I64 = npt.NDArray[np.int64]
 Places = npt.NDArray[np.integer[Any]]
 """Row numbers of an array; a negative one stands for a null."""
-_MAX_OFFSET_32: Final = 2**31 - 1
 
 
 def null_mask(array: pa.Array) -> pa.Array | None:
@@ -107,7 +107,7 @@ def build_list(dtype: pa.DataType, counts: I64, items: pa.Array, mask: pa.Array 
 
 
 def check_elements(dtype: pa.DataType, count: int) -> None:
-    if _width(dtype) is np.int32 and count > _MAX_OFFSET_32:
+    if _width(dtype) is np.int32 and count > MAX_OFFSET_32:
         raise pa.ArrowInvalid(f"{count} elements of lists exceed 32-bit offsets")
 
 

@@ -9,7 +9,7 @@ different ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,10 @@ from lsm_fragment.arrays.buffers import (
 )
 from lsm_fragment.arrays.moves import list_parts, present_items
 from lsm_fragment.arrays.sizes import hidden_bytes, running_totals
-from lsm_fragment.arrays.types import is_binary_like, is_large_offsets
+from lsm_fragment.arrays.types import MAX_OFFSET_32, is_binary_like, is_large_offsets
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
-_MAX_OFFSET_32: Final = 2**31 - 1
 
 
 def packed(values: pa.Array, may_take: Callable[[int], bool] | None = None) -> pa.Array | None:
@@ -178,7 +177,7 @@ class _Reader:
         lengths = self._take(counts * width.itemsize).view(width)
         totals = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=totals[1:])
-        if width.itemsize == 4 and totals[-1] > _MAX_OFFSET_32:
+        if width.itemsize == 4 and totals[-1] > MAX_OFFSET_32:
             raise pa.ArrowInvalid(f"{totals[-1]} bytes or elements exceed 32-bit offsets")
         stops = np.cumsum(counts)
         sizes = totals[stops] - totals[stops - counts]

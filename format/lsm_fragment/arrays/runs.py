@@ -25,9 +25,8 @@ from lsm_fragment.arrays.nested import (
     no_values,
     spans_at,
 )
-from lsm_fragment.arrays.types import is_binary_like
+from lsm_fragment.arrays.types import MAX_OFFSET_32, is_binary_like
 
-_MAX_OFFSET_32: Final = 2**31 - 1
 _VIEW_BYTES: Final = 16
 
 
@@ -96,7 +95,7 @@ def _strings(array: pa.Array, starts: I64, counts: I64) -> list[pa.Buffer]:
     first = offsets[starts].astype(np.int64)
     sizes = offsets[starts + counts] - first
     ends, width = np.cumsum(sizes), offsets.itemsize
-    if width == 4 and ends[-1] > _MAX_OFFSET_32:
+    if width == 4 and ends[-1] > MAX_OFFSET_32:
         raise pa.ArrowInvalid(f"{ends[-1]} bytes of strings exceed 32-bit offsets")
     stops = _bytes(offsets[1:].view(np.uint8), starts * width, counts * width).view(offsets.dtype)
     placed = np.zeros(len(stops) + 1, dtype=offsets.dtype)

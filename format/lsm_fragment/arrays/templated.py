@@ -16,7 +16,13 @@ import pyarrow as pa
 from lsm_fragment import native
 from lsm_fragment.arrays.alphabets import BITS
 from lsm_fragment.arrays.buffers import binary_parts, dictionary_codes, validity_bitmap
-from lsm_fragment.arrays.types import is_large_offsets, is_templated, is_worded, value_type
+from lsm_fragment.arrays.types import (
+    MAX_OFFSET_32,
+    is_large_offsets,
+    is_templated,
+    is_worded,
+    value_type,
+)
 from lsm_fragment.arrays.worded import expanded
 from lsm_fragment.encodings.node import IntArray
 
@@ -46,7 +52,6 @@ _SLOT_BYTES: Final = 32
 LARGE_OFFSET_BYTES: Final = 8
 PLACE_WORDS: Final = 4
 """Words of bits for the tokens of a shape."""
-MAX_OFFSET_32: Final = 2**31 - 1
 
 
 class Layout(NamedTuple):

@@ -19,6 +19,8 @@ from lsm_fragment.arrays.moves import replaced
 
 DAY_SECONDS: Final = 86_400
 UNITS_PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+UNITS: Final = tuple(UNITS_PER_SECOND)
+"""Units of time, from the coarsest."""
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897

@@ -16,6 +16,8 @@ from lsm_fragment.errors import SchemaError
 
 MAX_NESTING: Final = 64
 """Maximum levels of nested types, as in Arrow's IPC."""
+MAX_OFFSET_32: Final = 2**31 - 1
+"""The most bytes or elements that 32-bit offsets count."""
 _BINARY_LIKE: Final = frozenset(
     dtype.id for dtype in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 )

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from lsm_fragment.arrays.json_texts import has_json
+from lsm_fragment.arrays.times import UNITS
 from lsm_fragment.arrays.types import is_list_like, is_string, storage_type
 
 
@@ -32,8 +33,8 @@ def becomes_json(stored: pa.DataType, wanted: pa.DataType) -> bool:
     return is_json and has_json(storage_type(stored))
 
 
-_FINER: Final = ("s", "ms", "us", "ns")
-_MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
+MANTISSA_BITS: Final = {16: 11, 32: 24, 64: 53}
+"""Exponent of the power of two up to which integers are exact, by the width of the float."""
 
 
 def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
@@ -43,9 +44,9 @@ def converts_to(source: pa.DataType, target: pa.DataType) -> bool:
     not convert to nanoseconds, which end in the year 2262.
     """
     if pt.is_integer(source) and pt.is_floating(target):
-        return bool(source.bit_width < _MANTISSA_BITS[target.bit_width])
+        return bool(source.bit_width < MANTISSA_BITS[target.bit_width])
     if pt.is_timestamp(source) and pt.is_timestamp(target):
-        is_finer = _FINER.index(source.unit) < _FINER.index(target.unit)
+        is_finer = UNITS.index(source.unit) < UNITS.index(target.unit)
         return bool(is_finer and target.unit != "ns" and (source.tz is None) == (target.tz is None))
     return may_be_text(source) and is_string(target)
 
@@ -93,5 +94,5 @@ def converted_value(value: Any, source: pa.DataType, target: pa.DataType) -> Any
         return None  # texts have another order
     if not pt.is_timestamp(source):
         return value
-    steps = _FINER.index(target.unit) - _FINER.index(source.unit)
+    steps = UNITS.index(target.unit) - UNITS.index(source.unit)
     return value * 1000**steps

@@ -12,6 +12,8 @@ from lsm_fragment.arrays.sizes import heaviest_value_bytes, total_bytes
 from lsm_fragment.arrays.types import is_binary_like, is_list_like
 from lsm_fragment.limits import KEPT_RATIO, too_large
 
+ANY_VALUES: Final = 2**62
+"""Values that a cursor may have at most, for callers that do not bound them."""
 _UNRESERVED_BYTES: Final = 16 << 10
 """Allocate up to this size without calling `reserve`."""
 _UNCHECKED_BYTES: Final = 64 << 20

@@ -12,6 +12,7 @@ from lsm_fragment.blocks.compression import compressed_bytes
 from lsm_fragment.encodings.constant import encode_constant
 from lsm_fragment.encodings.node import WORD_BYTES, Encoding, IntArray, Node
 from lsm_fragment.encodings.reading import NodeShape, decode_integers, integers_fit
+from lsm_fragment.encodings.samples import CODEC_FRACTION
 
 ENCODING = Encoding.PACKED
 SHAPE = NodeShape(has_width=True, has_param=True)
@@ -29,8 +30,6 @@ _MIN_UNIFORM: Final = 64
 _UNIFORM_WIDTHS: Final = (1, 2, 4, 8)
 _MAX_UNIFORM_SPAN: Final = 288
 """Use 8 bits even if a few values lie this far above the base: those beyond 255 are patched."""
-_CODEC_FRACTION: Final = 0.85
-"""Leave integers to a codec only if it takes at most this fraction of the packed bits, for its time."""
 
 
 class Survey(NamedTuple):
@@ -131,7 +130,7 @@ def encode_uniform(values: IntArray, sample: IntArray, seen: Survey) -> Node | N
     room = _Room(len(sample))
     size = _pack_uniform(sample, base, width, room, holds_deltas=holds_deltas)
     packed_bits = min(seen.by_deltas, seen.by_values)
-    if size < 0 or _coded_bits(room.data[:size]) > _CODEC_FRACTION * packed_bits:
+    if size < 0 or _coded_bits(room.data[:size]) > CODEC_FRACTION * packed_bits:
         return None
     room = _Room(len(values))
     size = _pack_uniform(values, base, width, room, holds_deltas=holds_deltas)

@@ -13,7 +13,6 @@ from lsm_fragment.arrays.buffers import fixed_width_view
 from lsm_fragment.arrays.moves import keep
 from lsm_fragment.arrays.templated import (
     LARGE_OFFSET_BYTES,
-    MAX_OFFSET_32,
     U8,
     Bits,
     Layout,
@@ -24,7 +23,7 @@ from lsm_fragment.arrays.templated import (
     strings_of,
     templated,
 )
-from lsm_fragment.arrays.types import is_large_offsets
+from lsm_fragment.arrays.types import MAX_OFFSET_32, is_large_offsets
 from lsm_fragment.native.arrays.text import is_ascii
 
 

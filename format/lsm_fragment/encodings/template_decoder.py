@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 
 from lsm_fragment.arrays.templated import Bits
 from lsm_fragment.arrays.types import is_string
-from lsm_fragment.encodings.allowance import Allowance, charge_nothing
+from lsm_fragment.encodings.allowance import ANY_VALUES, Allowance, charge_nothing
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, Encoding
 from lsm_fragment.encodings.reading import ChunkReader, unfit
 from lsm_fragment.encodings.registry import MODULES
 from lsm_fragment.encodings.template import take_head, take_variables
 from lsm_fragment.native.encodings.decode import Cursor
-
-_ANY_VALUES: Final = 2**62
 
 
 class TemplateDecoder:
@@ -75,7 +71,7 @@ def template_counts(meta: bytes) -> tuple[int, int]:
 
     Reads only the encoding nodes. Raises `ValueError`.
     """
-    cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, charge_nothing)
+    cursor = Cursor(meta, pa.py_buffer(b""), ANY_VALUES, charge_nothing)
     if cursor.take(cursor.next_length) != Encoding.TEMPLATE:
         raise ValueError("a chunk of another encoding than its footer states")
     head_bytes, templates = cursor.param, cursor.next_length

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lsm_fragment.arrays.types import is_large_offsets
-from lsm_fragment.encodings.allowance import Allowance, charge_nothing
+from lsm_fragment.encodings.allowance import ANY_VALUES, Allowance, charge_nothing
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, WORD_BYTES, Encoding
 from lsm_fragment.encodings.reading import checked
 from lsm_fragment.native.encodings.decode import Cursor
-
-_ANY_VALUES: Final = 2**62
 
 
 class TextDecoder:
@@ -77,6 +75,6 @@ class TextDecoder:
 def can_decode(meta: bytes, rows: int, apart_bytes: int) -> bool:
     """Returns whether a `TextDecoder` decodes the chunk: its root is text without nulls, of which
     `apart_bytes` are the whole words. Raises `ValueError` if its nodes are damaged."""
-    cursor = Cursor(meta, pa.py_buffer(b""), _ANY_VALUES, charge_nothing)
+    cursor = Cursor(meta, pa.py_buffer(b""), ANY_VALUES, charge_nothing)
     is_text = cursor.take(rows) == Encoding.VARLEN and not cursor.null_count
     return is_text and apart_bytes == cursor.param - cursor.param % WORD_BYTES

@@ -42,7 +42,6 @@ _CODE_BYTES, _OFFSET_BYTES = 4, 4
 _NO_NUMBERS: Final = np.empty(0, dtype=np.int32)
 DISTINCT_DIVISOR: Final = 3
 """Keep a dictionary if there are at least this many values per distinct one."""
-MAX_OFFSET_32: Final = 2**31 - 1
 
 
 class NumberedStrings(NamedTuple):

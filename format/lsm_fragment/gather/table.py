@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from lsm_fragment.arrays.buffers import fixed_width_bytes
 from lsm_fragment.arrays.nested_bytes import offset_type
+from lsm_fragment.arrays.types import MAX_OFFSET_32
 from lsm_fragment.gather.origins import Origins
-from lsm_fragment.gather.pieces import CODES, DISTINCT_DIVISOR, MAX_OFFSET_32, VALUES, Pieces
+from lsm_fragment.gather.pieces import CODES, DISTINCT_DIVISOR, VALUES, Pieces
 from lsm_fragment.native.gather import rows as native
 
 _MEMO_DIVISOR: Final = 4
