@@ -123,7 +123,10 @@ def encode_uniform(values: IntArray, sample: IntArray, seen: Survey) -> Node | N
     """Packs all blocks by one base and width, if a codec then takes fewer bits than packing block by block;
     otherwise None."""
     holds_deltas = seen.by_deltas < seen.by_values
-    base, span = (seen.delta_base, seen.delta_span) if holds_deltas else seen[3:5]
+    if holds_deltas:
+        base, span = seen.delta_base, seen.delta_span
+    else:
+        base, span = seen.value_base, seen.value_span
     if span >= _MAX_UNIFORM_SPAN or len(values) < _MIN_UNIFORM:
         return None
     width = next(w for w in _UNIFORM_WIDTHS if span < _MAX_UNIFORM_SPAN >> (BYTE_BITS - w))
