@@ -19,7 +19,7 @@ from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
-from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.files.write import SinkOptions, check_sink_path, write_batches
 from compactor.table.tags import named_in
 from compactor.write.tags import check_tag_name
 
@@ -145,9 +145,7 @@ def _print_summary(changes: Changes) -> None:
 
 
 def _write(changes: Changes, output: str, threads: int | None) -> None:
-    with open_table_sink(output, changes.schema, SinkOptions(threads=threads or 1)) as sink:
-        for batch in changes:
-            sink.write(batch)
+    write_batches(output, changes.schema, changes, SinkOptions(threads=threads or 1))
     tell(
         f"{output}: {counted(changes.report.rows, 'row')} read, since version {changes.since} until version "
         f"{changes.until}"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor.cli.display import status
-from compactor.cli.entity_links import asked_of, check_only_explains, print_explanation, write_links
+from compactor.cli.entity_links import asked_of, check_only_explains, print_explanation
 from compactor.cli.output import echo_json, tell, warn
 from compactor.cli.shared_options import duration_seconds, size_bytes
 from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
@@ -28,6 +28,7 @@ from compactor.entities.entity_json import entity_lines
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.explain import Explanation, check_explained
+from compactor.entities.links import LINKS
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
 from compactor.entities.rule_figures import dropping_sides
@@ -35,7 +36,7 @@ from compactor.entities.run import EntityRun
 from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
 from compactor.files.names import FileFormat, kind_of
-from compactor.files.write import SinkOptions, check_sink_path, open_table_sink
+from compactor.files.write import SinkOptions, check_sink_path, write_batches
 from compactor.settings.paths import identity
 from compactor.settings.units import size_text
 from compactor.telemetry.metrics import mapping
@@ -187,7 +188,7 @@ def entity_merge_command(
             memory_limit_bytes=limit,
             on_progress=show,
         )
-        on_links = None if edges is None else partial(write_links, edges)
+        on_links = None if edges is None else partial(write_batches, edges, LINKS)
         if asked:
             only = replace(run, store=None)
             if on_spark:
@@ -297,6 +298,4 @@ def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:
             click.echo(entity_lines(batch).decode(), nl=False)
         return
-    with open_table_sink(path, pa.schema([]), SinkOptions(render=entity_lines)) as sink:
-        for batch in batches:
-            sink.write(batch)
+    write_batches(path, pa.schema([]), batches, SinkOptions(render=entity_lines))

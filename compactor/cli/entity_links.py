@@ -1,16 +1,12 @@
-"""Prints explanations of `entity-merge`, and writes the links of a run."""
+"""Prints explanations of `entity-merge`, and checks the options that go with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-import pyarrow as pa
+from collections.abc import Mapping
 
 from compactor.cli.output import echo_json, echo_line
 from compactor.entities.explain import Explanation
-from compactor.entities.links import LINKS
 from compactor.errors import UsageError
-from compactor.files.write import open_table_sink
 
 
 def asked_of(explained: str | None, other: str | None) -> tuple[str, ...]:
@@ -25,12 +21,6 @@ def check_only_explains(given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if value is not None and value is not False:
             raise UsageError(f"{option}: leave it out with --explain, which writes nothing")
-
-
-def write_links(path: str, batches: Iterable[pa.RecordBatch]) -> None:
-    with open_table_sink(path, LINKS) as sink:
-        for batch in batches:
-            sink.write(batch)
 
 
 def print_explanation(explanation: Explanation, *, as_json: bool) -> None:

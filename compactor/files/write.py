@@ -7,7 +7,7 @@ import contextlib
 import gzip
 import io
 import lzma
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import IO, Any, Final
 
@@ -94,6 +94,18 @@ def open_table_sink(
         yield sink
         sink.finish()
         sink.publish()
+
+
+def write_batches(
+    path: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    options: SinkOptions = _DEFAULTS,
+) -> None:
+    """Writes batches of `schema` to a file, and raises, as `open_table_sink` does."""
+    with open_table_sink(path, schema, options) as sink:
+        for batch in batches:
+            sink.write(batch)
 
 
 def check_sink_path(path: str, layout: Layout | None = None, ending: str | None = None) -> None:
