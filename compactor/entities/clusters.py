@@ -10,7 +10,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.entities.cluster_figures import CommonValue, commonest_in
-from compactor.entities.entities import U64, Entities
+from compactor.entities.entities import U64, Entities, names_of
 from compactor.entities.matching import Aside, starts_of
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
@@ -112,7 +112,7 @@ def cluster_ids(identity: Identity, offsets: I64, ids: pa.Array, counts: I64) ->
         if identity is Identity.FIRST:
             return ids
         counts = np.ones(len(counts), np.int64)
-    parts = pc.binary_join_element_wise(pa.array(offsets).cast(TEXT), ids, text_scalar("|"))
+    parts = names_of(offsets, ids)
     lists = build_list(pa.large_list(TEXT), counts, parts, None)
     joined = pc.binary_join(lists, text_scalar("|"))
     return joined if identity is Identity.COMPOSITE else keys_of(joined)

@@ -133,6 +133,12 @@ class Entities(Struct, frozen=True, dict=True):
         return mix(total)
 
 
+def names_of(datasets: I64, ids: pa.Array) -> pa.Array:
+    """Returns names that entities of different datasets do not share: the number of each one's dataset and
+    its id."""
+    return pc.binary_join_element_wise(pa.array(datasets).cast(TEXT), ids, text_scalar("|"))
+
+
 def row_number(row: int) -> str:
     """Returns the place of a row, from 0, in a source without a header."""
     return f"row {row + 1:,}"

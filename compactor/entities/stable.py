@@ -14,13 +14,12 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.entities.clusters import Clusters
-from compactor.entities.entities import DELETED, MEMBERS, REPLACED, SINCE, Entities
+from compactor.entities.entities import DELETED, MEMBERS, REPLACED, SINCE, Entities, names_of
 from compactor.entities.expressions import ID
 from compactor.entities.texts import I64, TEXT
 from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.batches import one_array
-from lsm_fragment.arrays.json_texts import text_scalar
 from lsm_fragment.arrays.moves import list_parts
 from lsm_fragment.arrays.nested import build_list
 
@@ -139,12 +138,8 @@ def lineage_of(
 ) -> Lineage:
     """Returns what is known of entities. since: `_updated` of each where it is known; None: as the histories
     say."""
-    names = [
-        pc.binary_join_element_wise(text_scalar(str(number)), each.ids, text_scalar("|"))
-        for number, each in zip(numbers, datasets, strict=True)
-    ]
-    whole = pa.concat_arrays([pa.array([], TEXT), *names])
     of = np.repeat(np.array(numbers, np.int64), [each.rows for each in datasets])
+    whole = names_of(of, pa.concat_arrays([pa.array([], TEXT), *(each.ids for each in datasets)]))
     rank = np.empty(len(whole), np.int64)
     rank[np.argsort(of, kind="stable")] = np.arange(len(whole))
     if since is not None:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from compactor.entities.entities import DELETED, SINCE
+from compactor.entities.entities import DELETED, SINCE, names_of
 from compactor.entities.expressions import ID
 from compactor.entities.stable import (
     NEW,
@@ -30,7 +30,6 @@ from compactor.entities.texts import I64, TEXT, quoted
 from compactor.rows.bounded_keys import keys_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.json_texts import text_scalar
 
 MEMBER: Final = "member"
 ROW: Final = "row"
@@ -80,9 +79,8 @@ def known_at_home(
         return since, None
     numbers = np.array(context.numbers, np.int64)[ints_of(lines, "dataset")]
     ids = array_of(lines, ID)
-    names = pc.binary_join_element_wise(pa.array(numbers).cast(TEXT), ids, text_scalar("|"))
     table = pa.Table.from_batches(histories).combine_chunks()
-    at = pc.index_in(array_of(table, MEMBER), value_set=names)
+    at = pc.index_in(array_of(table, MEMBER), value_set=names_of(numbers, ids))
     table = table.filter(at.is_valid())
     places = np.asarray(at.drop_null()).astype(np.int64)
     is_there = ints_of(table, KIND) != REPLACED_ROW
@@ -223,7 +221,7 @@ def histories_of_oldest(ids: pa.Array, oldest: pa.Array, since: pa.Array) -> His
 
 def lineage_in_part(ids: pa.Array, numbers: I64, since: I64, histories: Histories) -> Lineage:
     """Returns what is known of entities in any order. numbers: of their datasets."""
-    names = pc.binary_join_element_wise(pa.array(numbers).cast(TEXT), ids, text_scalar("|"))
+    names = names_of(numbers, ids)
     rank = np.empty(len(ids), np.int64)
     by_id = np.asarray(pc.sort_indices(ids)).astype(np.int64)
     rank[by_id[np.argsort(numbers[by_id], kind="stable")]] = np.arange(len(ids))
