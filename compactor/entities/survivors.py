@@ -29,8 +29,6 @@ from lsm_fragment.arrays.dictionaries import first_of_each
 _NUMBER: Final = "^-?[0-9]"
 _END_OF_EXACT_DOUBLES: Final = float(1 << 53)
 """The first integer that another one is rounded to."""
-_BELOW_ALL: Final = 1 << 62
-"""More than any score: a blank text comes after all else, in the order of its own scores."""
 
 
 class Choice(StrEnum):
@@ -74,13 +72,17 @@ def survived(
     members = np.repeat(np.flatnonzero(is_there), counts)
     is_value = ~is_null(items) & np.asarray(pc.not_equal(items, "[]"))
     members, items = members[is_value], items.filter(pa.array(is_value))
+    is_shown = ~is_blank(items)
+    # A blank text survives only where its cluster has nothing else.
+    has_shown = np.bincount(owner[members[is_shown]], minlength=clusters) > 0
+    is_kept = is_shown | ~has_shown[owner[members]]
+    members, items = members[is_kept], items.filter(pa.array(is_kept))
     if survivor.choice is Choice.LIST:
         return _lists(items, owner[members], clusters)
     if survivor.choice is Choice.NEWEST:
         scores = np.zeros(len(items), np.int64) if by is None else _ranks(by)[members]
     else:
         scores = _SCORES[survivor.choice](items, owner[members])
-    scores = np.where(is_blank(items), scores - _BELOW_ALL, scores)
     return _best(items, owner[members], scores, clusters)
 
 

@@ -265,6 +265,7 @@ def survived(entities: Sequence[Entity], name: str, how: Any) -> list[Any]:
     ]
     if not found:
         return []
+    found = [(r, v) for r, v in found if not isinstance(v, str) or v.strip()] or found
     texts = [text(value) for _, value in found]
     if how == "list":
         return [[value for n, (_, value) in enumerate(found) if texts.index(texts[n]) == n]]
@@ -275,7 +276,7 @@ def survived(entities: Sequence[Entity], name: str, how: Any) -> list[Any]:
         length = len(value) if is_text else len(json.dumps(value, separators=(",", ":")))
         scores = {"first": 0, "longest": length, "most_frequent": texts.count(texts[n])}
         own = rank if isinstance(how, dict) else (scores[how],)
-        return not (is_text and not value.strip()), own, -n
+        return own, -n
 
     return [found[max(range(len(found)), key=score)][1]]
 

@@ -34,7 +34,7 @@ def merged(folder: Path, survivors: Any, **settings: Any) -> list[Entity]:
         ("most_frequent", "Ada"),
         ({"newest": "at"}, "Ada"),
         ({"newest": "nothing"}, "Ada"),
-        ("list", ["Ada", "Ada L.", "  ", "Lovelace"]),
+        ("list", ["Ada", "Ada L.", "Lovelace"]),
     ],
 )
 def test_one_value_survives(how: Any, name: Any, tmp_path: Path) -> None:
@@ -58,14 +58,14 @@ def test_of_texts_that_are_all_white_space_the_best_survives(
     assert found["t"] == value
 
 
-@pytest.mark.parametrize("how", ["first", "longest", "most_frequent", {"newest": "at"}])
+@pytest.mark.parametrize("how", ["first", "longest", "most_frequent", "list", {"newest": "at"}])
 @pytest.mark.parametrize("blank", ["\u00a0" * 5, "\u3000 \t\n\x0b", "\u200b\ufeff\x00"])
 def test_no_blank_text_survives_a_text_that_shows(how: Any, blank: str, tmp_path: Path) -> None:
     texts = [(blank, 2), ("Bob", 1), (blank, 3)]
     write(tmp_path, {"A": [{"_id": str(n), "k": 1, "t": t, "at": n} for t, n in texts]})
     store = MemoryStore()
     run(spec("A a", equality=[["eq", "a.k", "a.k"]], survivors={"t": how}), store, tmp_path)
-    assert [entity["t"] for entity in rows(store)] == ["Bob"]
+    assert [entity["t"] for entity in rows(store)] == [["Bob"] if how == "list" else "Bob"]
 
 
 def test_originals_stay_under_list_beside_the_values_that_survive(tmp_path: Path) -> None:

@@ -246,6 +246,22 @@ def test_a_row_for_which_an_argument_fails_is_a_dead_letter(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("sum(s.b)", 9),
+        ("sum(s.b + i)", 12),
+        ("count(distinct s.b)", 2),
+        ("sum(i) FILTER (WHERE s.b > 4)", 2),
+        ("sum(CASE WHEN s.b = 4 THEN i ELSE 0 END)", 1),
+    ],
+)
+def test_arguments_may_have_fields_of_structs(call: str, value: int) -> None:
+    table = pa.table({"s": [{"b": 4}, {"b": 5}], "i": [1, 2]})
+    found, _ = aggregated(table, {"n": call})
+    assert found == [{"n": value}]
+
+
+@pytest.mark.parametrize(
     "call",
     [
         "sum(t)", "avg(t)", "stddev(t)", "median(t)", "quantile(t, 0.5)", "quantile(i, 2)", "quantile(i, i)",
