@@ -22,6 +22,7 @@ from compactor.errors import StoreError, UsageError
 from compactor.files.problems import one_line
 from compactor.lakes.file import footer_of
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
+from compactor.lakes.order import in_known_order
 from compactor.lakes.statistics import column_ranges
 from compactor.lakes.types import lake_schema
 from compactor.stores.base import Store
@@ -81,6 +82,10 @@ class DeltaLake:
                 },
             )
 
+    def arranged(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        """Keeps the order of the lake: the library changes no metadata where only the order differs."""
+        return in_known_order(base.schema, schema)
+
     def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return schema
 
@@ -122,9 +127,11 @@ class DeltaLake:
                 RemoveAction(file.name, not swap.keeps_rows, now, file.size_bytes, {})
                 for file in swap.removes
             ]
+        else:
+            assert len(swap.removes) == len(base.files), "an overwrite removes all files there are"
         table.create_write_transaction(
             adds,
-            # Only an overwrite may change columns; it removes all files there are.
+            # Only an overwrite may change columns.
             "append" if is_same else "overwrite",
             DeltaSchema.from_arrow(swap.schema),
             commit_properties=properties,

@@ -104,6 +104,10 @@ class Lake(Protocol):
         """
         ...
 
+    def arranged(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        """Returns the columns in the order that the lake has after a swap on top of `base`."""
+        ...
+
     def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
         """Returns the columns as files have them that are swapped in on top of `base`, with what the lake
         wants to be recorded of them."""

@@ -53,6 +53,9 @@ class ParquetFolder:
             )
         return None
 
+    def arranged(self, base: LakeState, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
+        return schema
+
     def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:  # noqa: ARG002
         return schema
 

@@ -75,11 +75,9 @@ def piece_of(
 ) -> Piece:
     """Returns the piece of these fragments. The other arguments are those of `pieces_of`."""
     stored = set(chain.from_iterable(entry.columns for entry in entries))
-    columns = tuple(
-        shown.name
-        for shown, column in zip(schema, table.schema, strict=True)
-        if not fills_columns or column.name in stored
-    )
+    shown = dict(table.names)
+    held = {shown.get(name, name) for name in table.schema.names if name in stored}
+    columns = tuple(name for name in schema.names if not fills_columns or name in held)
     nodes = [node_of(entry) for entry in entries]
     name = nodes[0] if len(nodes) == 1 else f"{_MERGED}-{_digest(*nodes)}"
     return Piece(f"{name}-{_form(columns, table, schema)}", entries, columns)

@@ -80,6 +80,7 @@ class Publisher:
         if state is None:
             self._lake.create(schema)
             state = self._seen()
+        schema = self._lake.arranged(state, schema)
         self._check(state, snapshot)
         pieces = list(
             pieces_of(
@@ -164,6 +165,8 @@ class Publisher:
             return []  # What expires may change a merged row, which numbers of rows do not tell.
         try:
             since = self._log.at(state.table_version)
+            if not _columns_of(since).items() <= _columns_of(snapshot).items():
+                return []  # A name that stands for another column changes rows.
             lineage = lineage_of(since, versions_between(self._log, since, snapshot))
         except (VersionNotFoundError, OvertakenError):
             return []
@@ -188,9 +191,15 @@ class Publisher:
         self._on_progress(self._rows)
 
     def _commit(self, state: LakeState, *swaps: Swap) -> LakeState:
-        """Commits the swaps that change something, each on top of the one before."""
+        """Commits the swaps that change something, each on top of the one before.
+
+        The first that is committed brings the columns. None after it may: a change of columns can take all
+        files away, and with them those that were just added.
+        """
+        base = state
         for swap in swaps:
-            if not (swap.removes or swap.adds or swap.schema != state.schema):
+            brings_columns = state is base and swap.schema != base.schema
+            if not (swap.removes or swap.adds or brings_columns):
                 continue
             expected = {*state.files, *(file.name for file in swap.adds)}
             expected.difference_update(file.name for file in swap.removes)
@@ -204,6 +213,12 @@ class Publisher:
 def only_adds_columns(before: pa.Schema, after: pa.Schema) -> bool:
     """Returns whether a schema is another one with columns after it."""
     return list(after)[: len(before)] == list(before)
+
+
+def _columns_of(snapshot: Snapshot) -> dict[str, str]:
+    """Returns the stored names of the columns by their shown names."""
+    table = snapshot.table
+    return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
 
 
 def _swaps(

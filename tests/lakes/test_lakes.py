@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from compactor import RowKind, RowPolicy, Table
 from compactor.errors import CommitConflictError, DataError, InputError, UsageError
-from compactor.lakes.lake import LakeChangedError, LakeKind
+from compactor.lakes.lake import LakeChangedError, LakeKind, LakeState
 from compactor.lakes.parquet import ParquetFolder
 from compactor.predicate.skipping.spec import SkipKind
 from compactor.stores.local import LocalStore
@@ -293,6 +293,126 @@ def test_delta_has_statistics_that_readers_skip_files_by(tmp_path: Path) -> None
         "maxValues": {"k": 2, "at": "1970-01-01T00:00:07+00:00"},
         "nullCount": {"k": 1, "f": 1, "at": 1, "long": 1},
     }
+
+
+# --- columns that move ---
+
+
+def records(key: int, *names: str) -> pa.Array:
+    """A record whose field x is ten times the key, and whose field y is a hundred times it."""
+    known = {"x": key * 10, "y": key * 100}
+    values = pa.StructArray.from_arrays([pa.array([known[name]]) for name in names], list(names))
+    return pa.ListArray.from_arrays([0, 1], values)
+
+
+def row(key: int, **others: pa.Array) -> pa.Table:
+    return pa.table({"k": [key], "a": [f"a{key}"], "b": [f"b{key}"], **others})
+
+
+def by_name(rows: Counter[Any]) -> Counter[Any]:
+    """The rows without the order of their columns, and without the order of fields in records."""
+    found: Counter[Any] = Counter()
+    for (names, values), count in rows.items():
+        found[frozenset(zip(names, map(unordered, values), strict=True))] += count
+    return found
+
+
+def unordered(value: Any) -> Any:
+    return tuple(frozenset(part) for part in value) if isinstance(value, tuple) else value
+
+
+def moved(table: Table) -> None:
+    table.alter(order=["b", "a", "k"])
+
+
+def swapped(table: Table) -> None:
+    table.alter(renames={"a": "b", "b": "a"})
+
+
+def swapped_in_place(table: Table) -> None:
+    swapped(table)
+    table.alter(order=["k", "a", "b"])
+
+
+def moved_beside_a_new_column(table: Table) -> None:
+    moved(table)
+    table.append(row(3, c=pa.array(["c3"])))
+
+
+def renamed_beside_a_move(table: Table) -> None:
+    moved(table)
+    table.alter(renames={"b": "d"})
+
+
+def made_anew(table: Table) -> None:
+    table.alter(drops=["b"])
+    table.append(row(3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        moved, swapped, swapped_in_place, moved_beside_a_new_column, renamed_beside_a_move,
+        made_anew,
+    ],
+)  # fmt: skip
+def test_columns_that_move_or_change_names_keep_their_values(
+    change: Callable[[Table], None], kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(row(1))
+    table.append(row(2))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    change(table)
+    copy.publish()
+    assert by_name(copy.rows()) == by_name(expected(table))
+    assert copy.publish().added == 0
+    table.append(row(9))
+    table.compact(policy=FULL)
+    copy.publish()
+    assert by_name(copy.rows()) == by_name(expected(table))
+    before: Counter[Any] = Counter()
+    for keeps, rows in copy.versions():
+        assert not keeps or by_name(rows) == before
+        before = by_name(rows)
+
+
+def test_a_column_that_moves_changes_nothing_in_delta(tmp_path: Path) -> None:
+    table = created(row(1))
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    before = copy.delta().version()
+    moved(table)
+    assert copy.publish().added == 0
+    assert copy.delta().version() == before
+
+
+class Reordering(Meeting):
+    """A lake that says that it has the table's order, and keeps its own."""
+
+    def arranged(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        return schema
+
+
+def test_no_commit_takes_away_what_the_one_before_it_added(tmp_path: Path) -> None:
+    table = created(row(1))
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    moved(table)
+    copy.publish(lake=Reordering(copy.lake()))
+    assert by_name(copy.rows()) == by_name(expected(table))
+
+
+def test_fields_that_move_within_records_keep_their_values(kind: LakeKind, tmp_path: Path) -> None:
+    table = created(row(1, r=records(1, "x", "y")))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    table.alter(drops=["r"])
+    table.append(row(2, r=records(2, "y", "x")))
+    for _ in range(2):
+        copy.publish()
+        assert by_name(copy.rows()) == by_name(expected(table))
+    assert copy.publish().added == 0
 
 
 # --- what is refused ---

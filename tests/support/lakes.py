@@ -148,6 +148,9 @@ class Meeting:
     def state(self) -> LakeState | None:
         return self._lake.state()
 
+    def arranged(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
+        return self._lake.arranged(base, schema)
+
     def file_schema(self, base: LakeState, schema: pa.Schema) -> pa.Schema:
         return self._lake.file_schema(base, schema)
 
