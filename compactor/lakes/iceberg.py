@@ -24,11 +24,12 @@ from pyiceberg.exceptions import (
     RESTError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import parquet_files_to_data_files
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.table import Transaction
-from pyiceberg.table.metadata import TableMetadataV1
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV1
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
@@ -36,7 +37,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compactor.errors import ConfigError, StoreError, UsageError
 from compactor.files.problems import one_line
+from compactor.lakes.file import footer_of
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
+from compactor.lakes.statistics import unreadable_ranges
 from compactor.lakes.types import lake_schema
 from compactor.stores.base import Store
 from lsm_fragment.arrays.type_json import schema_from_json, schema_to_json
@@ -46,6 +49,7 @@ _TABLE_VERSION: Final = "lsm-compactor.table-version"
 _SCHEMA: Final = "lsm-compactor.schema"
 _CATALOG: Final = "published"
 _CATALOG_FILE: Final = "catalog.db"
+_METRICS: Final = f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}."
 _PROPERTIES: Final = {"format-version": "2", "commit.retry.num-retries": "0"}
 
 
@@ -175,13 +179,24 @@ class IcebergLake:
             return
         writes = _Replace if swap.keeps_rows else _OverwriteFiles
         files = self._files(table)
-        paths = (f"{self._location}/{self.folder}{file.name}" for file in swap.adds)
         with writes(operation=_operation(swap), transaction=transaction, io=table.io) as update:
             for file in swap.removes:
                 update.delete_data_file(files[file.name])
-            metadata = transaction.table_metadata
-            for data_file in parquet_files_to_data_files(table.io, metadata, paths):
-                update.append_data_file(data_file)
+            for file in swap.adds:
+                update.append_data_file(self._data_file(table.io, transaction.table_metadata, file))
+
+    def _data_file(self, io: FileIO, metadata: TableMetadata, file: LakeFile) -> DataFile:
+        """Describes a file by its footer, without the bounds that Python lacks, of which the library makes
+        an error."""
+        key = self.folder + file.name
+        path = f"{self._location}/{key}"
+        try:
+            return parquet_file_to_data_file(io, metadata, path)
+        except OverflowError:
+            names = unreadable_ranges(footer_of(self._store, key, file.size_bytes))
+        counted = {**metadata.properties, **{_METRICS + name: "counts" for name in names}}
+        metadata = metadata.model_copy(update={"properties": counted})
+        return parquet_file_to_data_file(io, metadata, path)
 
     def _table(self) -> IcebergTable | None:
         try:

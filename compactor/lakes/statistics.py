@@ -29,7 +29,8 @@ class ColumnRange(Struct, frozen=True):
 def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
     """Returns the ranges of the columns that are not nested.
 
-    Numbers with a fraction have no range: Parquet's leaves NaN out, and readers disagree on its place.
+    Numbers with a fraction have no range: Parquet's leaves NaN out, and readers disagree on its place. Nor
+    have columns of `unreadable_ranges`.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     found = {}
@@ -41,7 +42,7 @@ def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
         if any(part is None or not part.has_null_count for part in parts):
             continue
         valued = [part for part in parts if part.num_values]
-        bounds = [(part.min, part.max) if part.has_min_max else None for part in valued]
+        bounds = [_bounds(part) if part.has_min_max else None for part in valued]
         nulls = sum(part.null_count for part in parts)
         if bounds and all(bound is not None and _fits(*bound) for bound in bounds):
             known = [bound for bound in bounds if bound is not None]
@@ -50,6 +51,27 @@ def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
         else:
             found[column.name] = ColumnRange(None, None, nulls)
     return found
+
+
+def unreadable_ranges(footer: pq.FileMetaData) -> list[str]:
+    """Returns the columns that are not nested and have bounds that Python lacks: days and times outside of
+    the years 1 to 9999."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    found = []
+    for place in range(footer.num_columns):
+        column = footer.schema.column(place)
+        parts = [group.column(place).statistics for group in groups]
+        known = [part for part in parts if part is not None and part.has_min_max]
+        if column.path == column.name and any(_bounds(part) is None for part in known):
+            found.append(column.name)
+    return found
+
+
+def _bounds(part: pq.Statistics) -> tuple[Any, Any] | None:
+    try:
+        return part.min, part.max
+    except OverflowError:
+        return None
 
 
 def _fits(least: object, most: object) -> bool:

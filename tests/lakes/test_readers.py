@@ -114,6 +114,34 @@ def test_pyiceberg_and_polars_read_iceberg(table: Table, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize("kind", [LakeKind.DELTA, LakeKind.ICEBERG])
+def test_days_and_times_outside_of_the_years_1_to_9999_are_published_without_bounds(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    values = [-(2**62), -1, None, 2**62]
+    odd = {
+        "utc": pa.array(values).cast(pa.timestamp("us", "UTC")),
+        "local": pa.array(values).cast(pa.timestamp("us")),
+        "day": pa.array([-3_000_000, 0, None, 3_000_000], pa.int32()).cast(pa.date32()),
+    }
+    rows = pa.table({"k": [1, 2, 3, 4], **odd})
+    copy = published(created(rows), tmp_path, kind)
+    if kind is LakeKind.DELTA:
+        read = copy.delta().to_pyarrow_table()
+        [stats] = [json.loads(a["add"]["stats"]) for a in copy.delta_actions(1) if "add" in a]
+        bounds = stats["minValues"].keys() | stats["maxValues"].keys()
+        nulls = stats["nullCount"]
+    else:
+        read = copy.iceberg().scan().to_arrow()
+        [metrics] = copy.iceberg().inspect.files()["readable_metrics"].to_pylist()
+        bounds = {name for name, of in metrics.items() if of["lower_bound"] or of["upper_bound"]}
+        nulls = {name: of["null_value_count"] for name, of in metrics.items()}
+    assert read.equals(rows)
+    assert bounds == {"k"}
+    assert nulls == {"k": 0, "utc": 1, "local": 1, "day": 1}
+    assert copy.publish().added == 0
+
+
 def test_duckdb_and_polars_read_parquet(table: Table, tmp_path: Path) -> None:
     published(table, tmp_path, LakeKind.PARQUET)
     pattern = str(tmp_path / "copy" / "*.parquet")
