@@ -24,7 +24,7 @@ from compactor.lakes.file import footer_of
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.order import in_known_order
 from compactor.lakes.statistics import column_ranges
-from compactor.lakes.types import lake_schema
+from compactor.lakes.types import check_cases, lake_schema
 from compactor.stores.base import Store
 
 _LOG: Final = "_delta_log/"
@@ -44,7 +44,8 @@ class DeltaLake:
         self._application = f"lsm-compactor/{table_id}"
 
     def types(self, schema: pa.Schema) -> pa.Schema:
-        return lake_schema(schema, "Delta", lambda _: None)
+        check_cases(found := lake_schema(schema, "Delta", lambda _: None), "Delta")
+        return found
 
     def state(self) -> LakeState | None:
         if next(self._store.list(_LOG), None) is None:

@@ -93,7 +93,7 @@ class Lake(Protocol):
     def types(self, schema: pa.Schema) -> pa.Schema:
         """Returns the columns with the types that they have in the lake.
 
-        Raises `InputError` for a column whose values have no type there.
+        Raises `InputError` for a column whose values have no type there, or whose name is taken there.
         """
         ...
 

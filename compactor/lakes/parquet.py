@@ -6,6 +6,7 @@ _published/00000000000000000007.json   the files of version 7
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +14,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from compactor.errors import DataError, ObjectExistsError, UnknownOutcomeError, UsageError
+from compactor.errors import (
+    DataError,
+    InputError,
+    ObjectExistsError,
+    UnknownOutcomeError,
+    UsageError,
+)
+from compactor.files.problems import PROBLEMS, one_line
+from compactor.files.sinks import ParquetSink
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.pieces import parsed_name
 from compactor.stores.base import Store
@@ -40,6 +49,14 @@ class ParquetFolder:
         self._table_id = table_id
 
     def types(self, schema: pa.Schema) -> pa.Schema:
+        for field in schema:
+            try:
+                ParquetSink(io.BytesIO(), pa.schema([field]), None).finish()
+            except (*PROBLEMS, OSError) as error:  # Nothing is written to disk here.
+                raise InputError(
+                    f"column {field.name!r} is {field.type}, which Parquet can't hold ({one_line(error)}): "
+                    "drop the column, or export the others to a file"
+                ) from error
         return schema
 
     def state(self) -> LakeState | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -49,6 +49,43 @@ def lake_schema(schema: pa.Schema, lake: str, special: Lacking) -> pa.Schema:
             ) from None
         fields.append(pa.field(field.name, dtype))
     return pa.schema(fields)
+
+
+def check_cases(schema: pa.Schema, lake: str) -> None:
+    """Raises `InputError` for columns, or fields of a struct, whose names differ only by case."""
+    if (pair := _same_but_case(schema.names)) is not None:
+        raise InputError(
+            f"columns {pair[0]!r} and {pair[1]!r} differ only by case, which {lake} does not tell apart: "
+            "rename one, or publish as parquet"
+        )
+    for field in schema:
+        for names in _names_within(field.type):
+            if (pair := _same_but_case(names)) is not None:
+                raise InputError(
+                    f"column {field.name!r}: its fields {pair[0]!r} and {pair[1]!r} differ only by case, "
+                    f"which {lake} does not tell apart: drop the column, or publish as parquet"
+                )
+
+
+def _same_but_case(names: Iterable[str]) -> tuple[str, str] | None:
+    seen: dict[str, str] = {}
+    for name in names:
+        if (other := seen.setdefault(name.lower(), name)) is not name:
+            return other, name
+    return None
+
+
+def _names_within(dtype: pa.DataType) -> Iterator[list[str]]:
+    """Yields the names of the fields of each struct within a type of a lake."""
+    if pt.is_struct(dtype):
+        yield [field.name for field in dtype.fields]
+        for field in dtype.fields:
+            yield from _names_within(field.type)
+    elif pt.is_map(dtype):
+        yield from _names_within(dtype.key_type)
+        yield from _names_within(dtype.item_type)
+    elif pt.is_nested(dtype):
+        yield from _names_within(dtype.value_type)
 
 
 def _mapped(dtype: pa.DataType, special: Lacking) -> pa.DataType:

@@ -486,6 +486,35 @@ def test_a_type_that_a_lake_lacks_is_named(
         copy_of(table, tmp_path, kind).publish()
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [pa.decimal128(5, -2), pa.list_(pa.decimal256(50, -2)), pa.month_day_nano_interval()],
+    ids=str,
+)
+def test_a_type_that_parquet_lacks_is_named_and_nothing_is_written(
+    dtype: pa.DataType, tmp_path: Path
+) -> None:
+    table = created(pa.table({"k": [1], "odd": pa.nulls(1, dtype)}))
+    with refuses(InputError, "'odd'"):
+        copy_of(table, tmp_path, LakeKind.PARQUET).publish()
+    assert not (tmp_path / "copy").exists()
+
+
+def test_names_that_differ_only_by_case_are_refused_for_delta_alone(tmp_path: Path) -> None:
+    fields = pa.array([[{"f": 1, "F": 2}]])
+    of_columns = created(pa.table({"k": [1], "K": [2]}))
+    of_fields = created(pa.table({"k": [1], "r": fields}))
+    for table, names in ((of_columns, "'k' and 'K'"), (of_fields, "'r': its fields 'f' and 'F'")):
+        with refuses(InputError, names):
+            copy_of(table, tmp_path, LakeKind.DELTA).publish()
+    assert not (tmp_path / "copy").exists()
+    for kind in (LakeKind.PARQUET, LakeKind.ICEBERG):
+        for name, table in (("columns", of_columns), ("fields", of_fields)):
+            copy = copy_of(table, tmp_path / kind / name, kind)
+            copy.publish()
+            assert copy.rows() == expected(table)
+
+
 def test_a_time_of_day_is_for_iceberg_only(tmp_path: Path) -> None:
     times = pa.array([1], pa.time32("s"))
     table = created(pa.table({"k": [1], "at": times}))
