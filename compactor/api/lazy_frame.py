@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.api.dataset import pushed
 from compactor.errors import UsageError
+from compactor.files.kept_types import contains
 from compactor.predicate.foreign import polars_filter
 from compactor.resources.packages import needing
 
@@ -48,8 +50,10 @@ def lazy_frame(view: TableView) -> pl.LazyFrame:
 def _frame_of(rows: pa.RecordBatch | pa.Table) -> pl.DataFrame:
     import polars as pl
 
-    frame = pl.from_arrow(rows)
+    # Polars makes up a name for a column without one, possibly that of another column.
+    frame = pl.from_arrow(rows.rename_columns([str(place) for place in range(rows.num_columns)]))
     assert isinstance(frame, pl.DataFrame)
+    frame.columns = rows.schema.names
     return frame
 
 
@@ -57,6 +61,12 @@ def _polars_type(field: pa.Field) -> pl.DataType:
     """Returns the type of a column in Polars. Raises `UsageError` for a type that it lacks."""
     import polars as pl
 
+    lacking = UsageError(
+        f"to_polars: column {field.name!r} is {field.type}, which Polars can't read: read the other "
+        "columns by `polars.from_arrow(table.scan([...]).to_table())`"
+    )
+    if contains(field.type, _fails_late):
+        raise lacking
     try:
         return _frame_of(pa.schema([field]).empty_table()).schema[field.name]
     except (
@@ -64,7 +74,10 @@ def _polars_type(field: pa.Field) -> pl.DataType:
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,  # of fixed offsets and intervals; it is no `Exception`
     ):
-        raise UsageError(
-            f"to_polars: column {field.name!r} is {field.type}, which Polars can't read: read the other "
-            "columns by `polars.from_arrow(table.scan([...]).to_table())`"
-        ) from None
+        raise lacking from None
+
+
+def _fails_late(dtype: pa.DataType) -> bool:
+    """Returns whether Polars takes a type and panics later, at rows of it."""
+    is_empty = pt.is_fixed_size_list(dtype) and dtype.list_size == 0
+    return bool(is_empty or pt.is_decimal256(dtype))

@@ -430,6 +430,10 @@ def test_an_unknown_column_is_named(table: Table) -> None:
         pa.timestamp("us", "+05:30"),
         pa.month_day_nano_interval(),
         pa.list_view(pa.int64()),
+        pa.list_(pa.int64(), 0),
+        pa.decimal256(20, 2),
+        pa.decimal256(50, 0),
+        pa.list_(pa.decimal256(20, 2)),
     ],
     ids=str,
 )
@@ -438,6 +442,15 @@ def test_a_column_that_polars_can_not_read_is_named(tmp_path: Path, dtype: pa.Da
     table = Table.create(tmp_path / "t", rows, "k")
     with refuses(UsageError, "column 'v'", "Polars can't read", "scan"):
         table.to_polars()
+
+
+def test_polars_reads_a_column_without_a_name(tmp_path: Path) -> None:
+    """Of itself it would name the column after its place, as another column is named here."""
+    rows = pa.table({"k": [1, 2], "": [5, 6], "column_1": [7, 8]})
+    frame = Table.create(tmp_path / "t", rows, "k").to_polars()
+    wanted = [{"k": 1, "": 5, "column_1": 7}, {"k": 2, "": 6, "column_1": 8}]
+    assert frame.collect().to_dicts() == wanted
+    assert frame.filter(pl.col("") == 6).select("column_1", "").collect().rows() == [(8, 6)]
 
 
 def test_filters_see_merged_rows(tmp_path: Path) -> None:
