@@ -10,9 +10,9 @@ from pyarrow import types as pt
 
 from compactor.api.dataset import pushed
 from compactor.errors import UsageError
-from compactor.files.kept_types import contains
 from compactor.predicate.foreign import polars_filter
 from compactor.resources.packages import needing
+from lsm_fragment.arrays.types import contains
 
 if TYPE_CHECKING:
     import polars as pl
