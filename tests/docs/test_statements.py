@@ -281,7 +281,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "Rows with equal values form a group, across sources": (
         "test_bad_records::test_a_group_with_a_bad_record_is_put_aside_whole",
     ),
-    "So do groups of more than `max_group_buffer` rows": (
+    "So do groups of which an output holds more than `max_group_buffer` rows": (
         "test_bad_records::test_a_group_of_more_than_max_group_buffer_is_given_up",
     ),
     "Until then outputs hold its rows": (
