@@ -107,11 +107,14 @@ class RowRule:
     def row_statistics(self, keys: Sequence[pa.Array]) -> RowStatistics:
         """Returns the statistics of rows to write. keys: their sort columns."""
         oldest = None
+        tombstone = self._tombstones(keys, len(keys[0]))
         if self._time is not None:
-            minimum = pc.min(_integers(keys[self._time])).as_py()
+            times = _integers(keys[self._time])
+            if tombstone.any():  # which never expire: they may stay for ever
+                times = pc.filter(times, pa.array(~tombstone))
+            minimum = pc.min(times).as_py()
             oldest = None if minimum is None else unix_ms(minimum, self._time_type)
-        marked = 0 if self._marker is None else int(_true(keys[self._marker]).sum())
-        return RowStatistics(marked, oldest)
+        return RowStatistics(int(tombstone.sum()), oldest)
 
     def leaves(self, keys: Sequence[pa.Array]) -> bool:
         """Returns whether all rows of a fragment stay unchanged if no other fragment has their keys."""
@@ -169,7 +172,8 @@ class RowStatistics(Struct, frozen=True):
 
     tombstones: int = 0
     oldest_unix_ms: int | None = None
-    """Minimum of the column that the time to live measures; None if all are null."""
+    """Minimum of the column that the time to live measures, over rows that may expire: tombstones never do.
+    None if there is none."""
 
     def __add__(self, other: RowStatistics) -> RowStatistics:
         times = [t for t in (self.oldest_unix_ms, other.oldest_unix_ms) if t is not None]

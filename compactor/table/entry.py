@@ -192,7 +192,8 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Annotated[int, RelatedNumber()] = 0
     """Number of rows that delete older rows of their key."""
     oldest_unix_ms: Annotated[int | None, Number(least=_MIN_INT64)] = None
-    """The earliest time of its rows, in a table with a time to live; None if no row has a time."""
+    """The earliest time of its rows without tombstones, in a table with a time to live; None if there is
+    none."""
     skip_index: Annotated[SkipIndex | None, Listed(Stored(SkipIndex))] = None
 
     @property

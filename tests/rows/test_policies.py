@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import InputError, UsageError
 from compactor.read.scan import scan
 from compactor.rows.flags import COUNTS, KEPT, is_divisible, whole_until
@@ -167,6 +168,24 @@ def test_a_fragment_is_rewritten_once_its_oldest_row_has_outlived_its_time_by_a_
     assert dropped(report) == {"expired": 1}
     assert [row["k"] for row in table_rows(store)] == [110, 111, 127]
     assert dropped(compact_table(store, strategy=Strategy.FULL)) == {"expired": 1}
+
+
+@pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.PARTIAL_UPDATE])
+def test_a_tombstone_that_is_kept_never_expires(store: MemoryStore, kind: RowKind) -> None:
+    """Its fragment would be due for ever, since no compaction leaves it out."""
+    long_ago, longer = datetime(2020, 1, 2, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
+    policy = RowPolicy(kind, delete_marker="gone", keeps_tombstones=True)
+    sort_by = "k" if kind is RowKind.LAST else "k,ts"
+    log = add(
+        store, [{"k": 1, "ts": longer, "gone": True}], policy, sort_by=sort_by, ttl=Ttl("ts", 60)
+    )
+    assert entries(store)[0].oldest_unix_ms is None
+    driver = Driver(log, DriverSettings(policy=Policy(strategy=Strategy.FULL)))
+    assert not driver.plan(log.current()).specs
+    add(store, [{"k": 2, "ts": long_ago, "gone": None}], sort_by=sort_by)
+    assert entries(store)[-1].oldest_unix_ms == round(long_ago.timestamp() * 1000)
+    assert dropped(compact_table(store, strategy=Strategy.FULL)) == {"expired": 1}
+    assert [(e.rows, e.tombstones, e.oldest_unix_ms) for e in entries(store)] == [(1, 1, None)]
 
 
 def test_an_expired_row_stays_while_it_hides_an_older_one(store: MemoryStore) -> None:
