@@ -18,6 +18,8 @@ from compactor.planner.tree import (
     hull,
     sorted_runs,
 )
+from compactor.rows.flags import expires_before, unix_ms
+from compactor.table.entry import FragmentEntry
 from lsm_fragment.keys.bounds import Bound
 
 MAX_CUT_KEYS: Final = 256
@@ -185,18 +187,27 @@ class Draft:
         self, item: Item, max_deleted: float, now_unix_ms: int, ttl_slack: float = 0.0
     ) -> str | None:
         """Returns what a rewrite of the fragment alone would leave out, in words; None if too little."""
-        entry, ttl, rows = item.entry, self._tree.ttl, self._tree.rows
+        entry, rows = item.entry, self._tree.rows
         most = max_deleted * entry.rows
         if entry.deleted_rows > most:
             return f"{counted(entry.deleted_rows, 'row')} of a fragment deleted"
-        is_old = False
-        if ttl is not None and entry.oldest_unix_ms is not None:
-            lifetime_ms = 1000 * ttl.seconds * (1 + ttl_slack)
-            is_old = entry.oldest_unix_ms < now_unix_ms - lifetime_ms
+        is_old = self._has_expired(entry, now_unix_ms, ttl_slack)
         has_tombstones = entry.tombstones > most and rows.may_drop_tombstones
         if not (is_old or has_tombstones) or not self._tree.is_bottom([item]):
             return None
         return "rows of a fragment expired" if is_old else counted(entry.tombstones, "tombstone")
+
+    def _has_expired(self, entry: FragmentEntry, now_unix_ms: int, ttl_slack: float) -> bool:
+        """Says whether the oldest row has exceeded its time to live by the slack, and a merge leaves it out.
+
+        What a merge keeps would be due again at once.
+        """
+        ttl, dtype = self._tree.ttl, self._tree.time_type
+        if ttl is None or dtype is None or entry.oldest_unix_ms is None:
+            return False
+        merge_unix_ms = unix_ms(expires_before(ttl, dtype, now_unix_ms), dtype)
+        slack_unix_ms = now_unix_ms - 1000 * ttl.seconds * (1 + ttl_slack)
+        return entry.oldest_unix_ms < min(merge_unix_ms, slack_unix_ms)
 
     def block(self, line: str) -> None:
         self._blocked.append(line)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+import pyarrow as pa
 from msgspec import Struct, field
 
 from compactor.planner.tree_shape import TreeShape
@@ -212,6 +213,8 @@ class Tree(Struct, kw_only=True):
     """The comparator by which ranges overlap."""
     rows: RowPolicy = APPEND
     ttl: Ttl | None = None
+    time_type: pa.DataType | None = None
+    """Type of the column that the time to live measures."""
     retired: frozenset[str] = frozenset()
     """Columns that the table has dropped."""
     indexed: frozenset[str] = frozenset()
@@ -360,6 +363,9 @@ def forest(snapshot: Snapshot) -> dict[int | None, Tree]:
                     compare=compare,
                     rows=table.rows,
                     ttl=table.ttl,
+                    time_type=None
+                    if table.ttl is None
+                    else table.schema.field(table.ttl.column).type,
                     retired=frozenset(table.retired),
                     indexed=frozenset(name for name, _ in table.skips.columns),
                 )

@@ -78,7 +78,7 @@ class RowRule:
             self._time = names.index(ttl.column)
             self._time_type = schema.field(ttl.column).type
             if now_unix_ms is not None:
-                self._cutoff = stored_time(now_unix_ms - ttl.seconds * 1000, self._time_type)
+                self._cutoff = expires_before(ttl, self._time_type, now_unix_ms)
 
     @property
     def merges(self) -> bool:
@@ -186,6 +186,14 @@ NONE_SEEN: Final = RowStatistics()
 def is_needed(policy: RowPolicy, ttl: Ttl | None) -> bool:
     """Returns whether merges have to decide on rows at all."""
     return policy.merges or ttl is not None
+
+
+def expires_before(ttl: Ttl, dtype: pa.DataType, now_unix_ms: int) -> int:
+    """Returns the stored time before which rows have expired. dtype: type of the column that `ttl` measures.
+
+    A date expires once all its day is past the time to live.
+    """
+    return stored_time(now_unix_ms - ttl.seconds * 1000, dtype)
 
 
 def stored_time(unix_ms: int, dtype: pa.DataType) -> int:

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.common.clock import SystemClock
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import InputError, UsageError
 from compactor.read.scan import scan
-from compactor.rows.flags import COUNTS, KEPT, is_divisible, whole_until
+from compactor.rows.flags import COUNTS, KEPT, RowRule, is_divisible, whole_until
 from compactor.rows.fold import FoldError, folded
-from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
+from compactor.rows.policy import APPEND, RowFunction, RowKind, RowPolicy, Ttl
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
@@ -168,6 +169,44 @@ def test_a_fragment_is_rewritten_once_its_oldest_row_has_outlived_its_time_by_a_
     assert dropped(report) == {"expired": 1}
     assert [row["k"] for row in table_rows(store)] == [110, 111, 127]
     assert dropped(compact_table(store, strategy=Strategy.FULL)) == {"expired": 1}
+
+
+class StillClock(SystemClock):
+    def __init__(self, unix_ms: int) -> None:
+        self.unix_ms = unix_ms
+
+    def now_unix_ms(self) -> int:
+        return self.unix_ms
+
+
+@pytest.mark.parametrize("late_ms", [-1, 0, 1, 999, 1000, 1001, 86_399_999, 86_400_000, 86_400_001])
+@pytest.mark.parametrize(
+    ("dtype", "stored"),
+    [
+        (pa.date32(), 20_000),
+        (pa.date64(), 20_000 * 86_400_000),
+        (pa.timestamp("s"), 20_000 * 86_400),
+        (pa.timestamp("ms"), 20_000 * 86_400_000),
+        (pa.timestamp("us"), 20_000 * 86_400_000_000 + 500),
+        (pa.timestamp("ns"), 20_000 * 86_400_000_000_000 + 500),
+    ],
+    ids=str,
+)
+def test_a_plan_calls_expired_what_a_merge_leaves_out_and_nothing_else(
+    store: MemoryStore, dtype: pa.DataType, stored: int, late_ms: int
+) -> None:
+    """Columns of whole days or seconds expire later than their milliseconds."""
+    ttl = Ttl("t", 30 * 86_400)
+    table = pa.table({"k": pa.array([1]), "t": pa.array([stored], dtype)})
+    add(store, table, ttl=ttl)
+    now = (20_000 + 30) * 86_400_000 + late_ms
+    log = CommitLog(store, StillClock(now))
+    snapshot = log.refresh()
+    metadata = snapshot.table
+    rule = RowRule(APPEND, ttl, metadata.schema, metadata.sort, is_bottom=True, now_unix_ms=now)
+    keys = [table[column.column].combine_chunks() for column in metadata.sort]
+    driver = Driver(log, DriverSettings(policy=Policy(strategy=Strategy.FULL)))
+    assert bool(driver.plan(snapshot).specs) is not rule.leaves(keys)
 
 
 @pytest.mark.parametrize("kind", [RowKind.LAST, RowKind.PARTIAL_UPDATE])
