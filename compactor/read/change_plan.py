@@ -67,33 +67,41 @@ def planned_changes(
     """Yields the changes of the versions after `since` that changed rows. Reads nothing but the log.
 
     table: the metadata of the last version, in whose schema rows are read. Raises `UsageError` for a version
-    whose changes are not known, or whose values do not fit that schema, once it is reached.
+    whose changes are not known, or whose values do not fit that schema or are gone, once it is reached.
     """
     live = {entry.key: entry for entry in since.fragments.all()}
     leases = dict(since.leases)
+    lost = _LostColumns(table)
     if since.metadata is not None:
         check_types(since.metadata, table, since.version)
+        lost.follow(since.metadata)
     for version in versions:
         changes = version.changes
         if changes.metadata is not None:
             check_types(changes.metadata, table, version.number)
+            lost.follow(changes.metadata)
         leases |= {lease.compaction_id: lease for lease in changes.leases}
         ended = [lease for i in changes.ended_leases if (lease := leases.pop(i, None)) is not None]
         may_change = _may_change(changes, table)
         before = dict(live) if may_change and table.rows.merges else {}
         removed = [live.pop(key) for key in changes.removes]
         live.update((entry.key, entry) for entry in changes.adds)
+        # An undo ends the leases of all compactions that run, which are not what it undoes.
+        ours = ended if changes.operation is Operation.COMPACT else ()
+        if changes.operation is Operation.COMPACT:
+            lost.compacted(_compactions(removed, changes.adds, ours))
         if not may_change:
             continue
         check_known(version)
         if table.rows.merges:
-            yield _merged(version.number, table, (removed, before), (changes.adds, live))
+            planned = [_merged(version.number, table, (removed, before), (changes.adds, live))]
         elif changes.operation in _MAY_EXPIRE_ROWS:
-            # An undo ends the leases of all compactions that run, which are not what it undoes.
-            ours = ended if changes.operation is Operation.COMPACT else ()
-            yield from _expired(version, table, removed, ours)
+            planned = list(_expired(version, table, removed, ours))
         else:
-            yield _apart(version.number, removed, changes.adds)
+            planned = [_apart(version.number, removed, changes.adds)]
+        for change in planned:
+            lost.check(change)
+            yield change
 
 
 def check_known(version: Version) -> None:
@@ -123,6 +131,49 @@ def check_types(then: TableMetadata, table: TableMetadata, version: int) -> None
                 f"column {table.shown_name(column.name)!r} was {column.type} in version {version} and is "
                 f"{table.schema.field(place).type} in the last version of the changes, as an earlier version "
                 f"was restored: read changes until version {version}, and since the restore"
+            )
+
+
+class _LostColumns:
+    """Which columns compactions left out while they were dropped, and a restore brought back.
+
+    The rows of `since` have values there, and what a compaction wrote has none. So a change that takes such
+    rows would take others than those that `since` and the changes so far have given.
+    """
+
+    def __init__(self, table: TableMetadata) -> None:
+        self._table = table
+        self._dropped: frozenset[str] = frozenset()
+        """Columns of the last version that the version at hand has dropped."""
+        self._by_key: dict[str, str] = {}
+        """One of these columns for each fragment without their values, by key."""
+
+    def follow(self, metadata: TableMetadata) -> None:
+        self._dropped = frozenset(metadata.retired).intersection(self._table.schema.names)
+
+    def compacted(
+        self, compactions: Iterable[tuple[Sequence[FragmentEntry], Sequence[FragmentEntry]]]
+    ) -> None:
+        """Takes note of the outputs that lack what their inputs have, or have lost before."""
+        if not (self._dropped or self._by_key):
+            return
+        for inputs, outputs in compactions:
+            before = [self._by_key[entry.key] for entry in inputs if entry.key in self._by_key]
+            had = {name for entry in inputs for name in self._dropped.intersection(entry.columns)}
+            for entry in outputs:
+                if gone := [*before, *sorted(had.difference(entry.columns))]:
+                    self._by_key[entry.key] = gone[0]
+
+    def check(self, change: VersionChange) -> None:
+        """Raises `UsageError` if the change takes rows that have lost values."""
+        keys = (entry.key for stored in change.gone for entry in stored.fragments)
+        column = next((self._by_key[key] for key in keys if key in self._by_key), None)
+        if column is not None:
+            raise UsageError(
+                f"column {self._table.shown_name(column)!r} was dropped when a compaction rewrote rows that "
+                f"version {change.version} takes, and is back as an earlier version was restored; so their "
+                f"values are not known: read changes until version {change.version - 1}, and since version "
+                f"{change.version - 1}"
             )
 
 
