@@ -88,7 +88,7 @@ class Rounds(Protocol):
         ...
 
     def pause_seconds(self) -> float:
-        """Returns how long to wait after a round in which nothing happened."""
+        """Returns how long to wait for the next round if nothing happens, and no compaction ends."""
         ...
 
 
@@ -146,7 +146,8 @@ class Worker:
         """
         try:
             while not stop.is_set():
-                happened = self._step(self._all_ready() if rounds is None else self._turns(rounds))
+                turns = self._all_ready() if rounds is None else self._turns(rounds)
+                happened = self._step(turns, rounds)
                 self._listener.turned()
                 if not happened and not self._in_engine:
                     stop.wait(poll_seconds if rounds is None else rounds.pause_seconds())
@@ -192,17 +193,22 @@ class Worker:
         left_ms = table.not_before_ms - self._clock.now_unix_ms()
         return not 0 < left_ms <= _MAX_BACKOFF_SECONDS * 1000
 
-    def _step(self, turns: Sequence[tuple[_WatchedTable, int]]) -> bool:
+    def _step(
+        self, turns: Sequence[tuple[_WatchedTable, int]], rounds: Rounds | None = None
+    ) -> bool:
         """Makes one round. Returns whether anything happened. A failing table does not stop the others.
 
-        turns: tables, and the most compactions that each may begin.
+        turns: tables, and the most compactions that each may begin. rounds: bounds the wait for compactions.
         """
         started = 0
         for table, most in turns:
             free = min(most, self._engine.slots - self._running)
             started += self._guarded(table, functools.partial(self._decide, most=free))
         # Even with nothing to wait for, the engine is asked whether it can still run compactions.
-        outcomes = self._engine.wait(_SETTLE_SECONDS if self._in_engine else 0.0)
+        seconds = _SETTLE_SECONDS if self._in_engine else 0.0
+        if seconds and rounds is not None:
+            seconds = min(seconds, rounds.pause_seconds())
+        outcomes = self._engine.wait(seconds)
         for table in self._tables:
             table.take(outcomes)
             if self._is_ready(table):

@@ -17,6 +17,10 @@ from compactor.lakes.publish_report import PublishReport
 
 _FIRST_RETRY_SECONDS: Final = 60.0
 _MAX_RETRY_SECONDS: Final = 3600.0
+_FIRST_CHECK_MS: Final = 50
+_CHECK_DIVISOR: Final = 4
+"""Check whether a chore is over after at most a quarter of its time, so short ones follow closely and long
+ones cost few rounds."""
 
 OpenJob: TypeAlias = Callable[[Member, Chore], Job]
 
@@ -27,6 +31,7 @@ class Agenda:
     def __init__(self, runner: Runner, open_job: OpenJob, told: Told) -> None:
         self._runner, self._open_job, self._told = runner, open_job, told
         self._failures: Counter[tuple[str, Chore]] = Counter()
+        self._started_ms = 0
 
     def take_ended(self, members: Mapping[str, Member], now: int) -> None:
         """Tells of chores that are over, and plans what failed once more."""
@@ -51,18 +56,36 @@ class Agenda:
         """Starts the chore that has been due for longest, if none runs."""
         if not self._runner.is_free:
             return
-        due = [
-            (when, member.url, chore)
-            for member in members.values()
-            if member.version and not member.has_left
-            for chore, when in due_of(member, now, zone)
-            if when <= now and _may_start(member, chore, now, zone)
-        ]
+        due = [start for start in _starts(members, now, zone) if start[0] <= now]
         if due:
             _, url, chore = min(due)
             job = self._open_job(members[url], chore)
             members[url].due_ms[chore] = _planned(members[url], chore, now, zone)
+            self._started_ms = now
             self._runner.start(job)
+
+    def next_ms(self, members: Mapping[str, Member], now: int, zone: tzinfo) -> int | None:
+        """Returns when the next chore starts, or the one that runs may be over; None without chores."""
+        if not self._runner.is_free:
+            return now + max(_FIRST_CHECK_MS, (now - self._started_ms) // _CHECK_DIVISOR)
+        return min((when for when, _, _ in _starts(members, now, zone)), default=None)
+
+
+def _starts(
+    members: Mapping[str, Member], now: int, zone: tzinfo
+) -> Iterator[tuple[int, str, Chore]]:
+    """Yields when each chore may start: when it is due, or in the next of its windows.
+
+    Others, or its failure, may have held it up until after the window in which it was due.
+    """
+    for member in members.values():
+        if member.version and not member.has_left:
+            for chore, when in due_of(member, now, zone):
+                between = _rules(member, chore).between
+                if when > now or not between or is_within(between, now, zone):
+                    yield when, member.url, chore
+                else:
+                    yield first_within(between, now, zone), member.url, chore
 
 
 def due_of(member: Member, now: int, zone: tzinfo) -> Iterator[tuple[Chore, int]]:
@@ -71,7 +94,7 @@ def due_of(member: Member, now: int, zone: tzinfo) -> Iterator[tuple[Chore, int]
     if entry.vacuum is not None:
         yield Chore.VACUUM, _remembered(member, Chore.VACUUM, now, zone)
     publish = entry.publish
-    if publish is not None and member.version != member.published:
+    if publish is not None and member.version > member.published:
         planned = member.due_ms.get(Chore.PUBLISH, 0)
         if publish.every is not None:
             planned = _remembered(member, Chore.PUBLISH, now, zone)
@@ -94,12 +117,6 @@ def _planned(member: Member, chore: Chore, now: int, zone: tzinfo) -> int:
     if rules.every is None:
         return now
     return next_run(f"{chore} {member.url}", rules.every, rules.between, now, zone)
-
-
-def _may_start(member: Member, chore: Chore, now: int, zone: tzinfo) -> bool:
-    """Says whether a chore's windows let it start: others, or its failure, may have held it up."""
-    between = _rules(member, chore).between
-    return not between or is_within(between, now, zone)
 
 
 def _rules(member: Member, chore: Chore) -> VacuumRules | PublishRules | RetentionRules:

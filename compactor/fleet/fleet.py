@@ -108,8 +108,10 @@ class Fleet(Silent):
         due = [self._roster.find_ms, self._report_ms, *(member.poll_ms for member in members)]
         due += [member.look_ms for member in members if member.look_ms is not None]
         longest = min(self._roster.config.poll_seconds, _MAX_PAUSE_SECONDS)
-        # What is due within a second is done in one round.
-        return max(1.0, min(longest, (min(due) - now) / 1000))
+        # What is due within a second is done in one round, but for chores, of which a round starts one.
+        pause = max(1.0, min(longest, (min(due) - now) / 1000))
+        chore_ms = self._agenda.next_ms(self._roster.members, now, self._roster.config.zone)
+        return pause if chore_ms is None else min(pause, max(0, chore_ms - now) / 1000)
 
     def close(self) -> None:
         if self._pool is not None:
@@ -253,6 +255,8 @@ class Fleet(Silent):
             self._told.joined(member.url, member.entry.at)
         if latest.version != member.version:
             member.changed_ms = now if member.is_read else min(now, latest.committed_unix_ms)
+            if latest.version < member.version:
+                member.published = -1  # another table has taken its place
             member.version, member.etag = latest.version, None
             try:
                 member.debt = debt_of(latest, driver.policy_for(latest)).score

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,11 +16,12 @@ from compactor.compaction.engine import InProcessEngine
 from compactor.compaction.listener import Listeners, Silent
 from compactor.compaction.worker import Worker
 from compactor.errors import StoreUnreachableError
-from compactor.fleet.chores import Chore, Ended, Job, done
+from compactor.fleet.chores import Chore, Ended, Job, Report, Runner, done
 from compactor.fleet.config import Entry, FleetConfig
 from compactor.fleet.fleet import Fleet
 from compactor.fleet.member import Member
 from compactor.fleet.state import TableState
+from compactor.lakes.publish_report import PublishReport
 from compactor.stores.base import ObjectInfo, Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport
@@ -201,11 +202,63 @@ class AtOnce:
         return over
 
 
+class Slowly:
+    """Runs chores beside the caller: each is over once it has lasted `seconds`."""
+
+    def __init__(self, time: Time, seconds: float) -> None:
+        self._time, self._seconds = time, seconds
+        self._running: tuple[Job, float] | None = None
+        self.asked = 0
+        """Calls of `ended`, of which each round makes one."""
+
+    @property
+    def is_free(self) -> bool:
+        return self._running is None
+
+    def start(self, job: Job) -> None:
+        self._running = job, self._time.seconds + self._seconds
+
+    def ended(self) -> Sequence[Ended]:
+        self.asked += 1
+        if self._running is None or self._time.seconds < self._running[1]:
+            return ()
+        job, self._running = self._running[0], None
+        return (done(job),)
+
+
+class SlowEngine(InProcessEngine):
+    """Runs one compaction beside the worker: its outcome is there once it has lasted `seconds`."""
+
+    def __init__(self, time: Time, seconds: float, run: Callable[[Compaction], Outcome]) -> None:
+        super().__init__(run)
+        self._time, self._seconds, self._end = time, seconds, 0.0
+
+    def submit(self, compaction: Compaction) -> None:
+        self._end = self._time.seconds + self._seconds
+        super().submit(compaction)
+
+    def wait(self, timeout_seconds: float) -> Sequence[Outcome]:
+        left = self._end - self._time.seconds
+        if left > 0:
+            self._time.sleep(min(left, max(timeout_seconds, 0.001)))
+        return () if left > timeout_seconds else super().wait(timeout_seconds)
+
+
 class MemoryFleet:
-    """A fleet over tables in memory, whose merges take `merge_seconds` each."""
+    """A fleet over tables in memory, whose merges take `merge_seconds` each.
+
+    is_beside: whether the worker goes on meanwhile, as it does with Spark.
+    """
 
     def __init__(
-        self, folder: MemoryFolder, source: Settled, *, merge_seconds: float = 1.0, slots: int = 1
+        self,
+        folder: MemoryFolder,
+        source: Settled,
+        *,
+        merge_seconds: float = 1.0,
+        slots: int = 1,
+        runner: Runner | None = None,
+        is_beside: bool = False,
     ) -> None:
         self.folder, self.source, self.time = folder, source, folder.clock
         self.heard = Heard(self.time)
@@ -214,15 +267,16 @@ class MemoryFleet:
         self.failing_chores: set[str] = set()
         self.fleet = Fleet(
             source, self._driver, self._job, self.heard,
-            clock=self.time, runner=AtOnce(), pollers=1,
+            clock=self.time, runner=runner or AtOnce(), pollers=1,
         )  # fmt: skip
 
         def run(compaction: Compaction) -> Outcome:
-            self.time.sleep(merge_seconds)
+            if not is_beside:
+                self.time.sleep(merge_seconds)
             path = compaction.table_url.removeprefix(f"{folder.url}/")
             return run_compaction(compaction, folder.tables[path])
 
-        engine = InProcessEngine(run)
+        engine = SlowEngine(self.time, merge_seconds, run) if is_beside else InProcessEngine(run)
         engine.slots = slots
         listener = Listeners([self.heard, self.fleet])
         self.worker = Worker([], engine, clock=self.time, listener=listener)
@@ -240,9 +294,14 @@ class MemoryFleet:
         return Driver(log, settings)
 
     def _job(self, member: Member, chore: Chore) -> Job:
-        def run() -> VacuumReport:
+        def run() -> Report:
             if member.url in self.failing_chores:
                 raise StoreUnreachableError(f"{member.url}: no answer")
+            if chore is Chore.PUBLISH:
+                version = self._driver(member).log.refresh().version
+                return PublishReport(
+                    version=version, files=1, rows=1, added=0, removed=0, bytes_added=0
+                )
             return VacuumReport(version=member.version, oldest_version=1)
 
         return Job(member.url, chore, run)

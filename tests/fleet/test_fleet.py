@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -13,12 +14,12 @@ from compactor.compaction.driver import Driver
 from compactor.errors import ConfigError, StoreUnreachableError
 from compactor.fleet import finding
 from compactor.fleet.chores import Chore
-from compactor.fleet.config import Entry, RetentionRules, VacuumRules
+from compactor.fleet.config import Entry, PublishRules, RetentionRules, VacuumRules
 from compactor.fleet.state import State
 from compactor.fleet.times import Window, is_within
 from compactor.stores.base import Folder, ObjectInfo
 from compactor.table.commit_log import CommitLog
-from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, TableStore, Time
+from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Slowly, TableStore, Time
 
 EAGER = (("level0_trigger_runs", 2),)
 ALL = Entry(at="memory://lake/*", properties=EAGER)
@@ -391,6 +392,96 @@ def test_vacuums_run_on_schedule_and_what_fails_is_tried_again(folder: MemoryFol
     assert pauses[0] in (1, 2)
     assert max(pauses) <= 61
     assert {chore for _, chore, _ in fleet.heard.chores} == {Chore.VACUUM}
+
+
+PUBLISH = PublishRules.model_validate({"to": "memory://lake", "as": "delta"})
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.4])
+def test_chores_that_are_due_follow_each_other_without_a_pause(
+    folder: MemoryFolder, seconds: float
+) -> None:
+    for number in range(40):
+        fill(folder, f"t{number}", 1)
+    runner = Slowly(folder.clock, seconds)
+    entry = replace(ALL, publish=PUBLISH)
+    fleet = MemoryFleet(folder, Settled(entry), runner=runner)
+    fleet.run(40 * (seconds * 1.25 + 0.06) + 1)
+    assert sorted(table for table, _, _ in fleet.heard.chores) == sorted(
+        f"memory://lake/t{number}" for number in range(40)
+    )
+    fleet.run(600)
+    assert len(fleet.heard.chores) == 40  # each version once
+
+
+def test_chores_follow_each_other_while_a_long_merge_runs(folder: MemoryFolder) -> None:
+    for number in range(40):
+        fill(folder, f"t{number}", 1)
+    fill(folder, "t0", 1)
+    fleet = MemoryFleet(
+        folder,
+        Settled(replace(ALL, publish=PUBLISH)),
+        merge_seconds=120,
+        runner=Slowly(folder.clock, 0.4),
+        is_beside=True,
+    )
+    fleet.run(40)
+    assert folder.fragments("t0") == 2
+    assert {table for table, _, _ in fleet.heard.chores} == set(fleet.fleet._roster.members)
+    fleet.run(120)
+    assert folder.fragments("t0") == 1
+
+
+def test_a_chore_starts_when_it_is_due_and_not_after_the_pause(folder: MemoryFolder) -> None:
+    for name in "abcd":
+        fill(folder, name, 1)
+    rules = PUBLISH.model_copy(update={"every": 2.0})
+    fleet = MemoryFleet(folder, Settled(replace(ALL, publish=rules, vacuum=VacuumRules(every=2.0))))
+    fleet.run(60)
+    fleet.heard.chores.clear()
+    fleet.run(60)
+    ended = Counter(table for table, _, _ in fleet.heard.chores)
+    assert ended == {f"memory://lake/{name}": 30 for name in "abcd"}
+
+
+def test_a_long_chore_costs_few_rounds_beyond_those_without_one(folder: MemoryFolder) -> None:
+    fill(folder, "a", 1)
+    rounds = []
+    for vacuum in (None, VacuumRules(every=3600)):
+        runner = Slowly(folder.clock, 1800)
+        fleet = MemoryFleet(folder, Settled(replace(ALL, vacuum=vacuum)), runner=runner)
+        fleet.run(60)
+        asked = runner.asked
+        fleet.run(2 * 3600)
+        rounds.append(runner.asked - asked)
+    assert len(fleet.heard.chores) in (1, 2)
+    assert rounds[1] < rounds[0] + 100
+
+
+def test_merges_begin_while_chores_are_always_due(folder: MemoryFolder) -> None:
+    for number in range(20):
+        fill(folder, f"t{number}", 1)
+    entry = replace(ALL, vacuum=VacuumRules(every=1.0))
+    fleet = MemoryFleet(folder, Settled(entry), runner=Slowly(folder.clock, 2.0))
+    fleet.run(60)
+    fill(folder, "t7", 1)
+    fleet.run(30)
+    assert folder.fragments("t7") == 1
+
+
+def test_no_version_is_published_again_because_the_copy_knew_of_it_first(
+    folder: MemoryFolder,
+) -> None:
+    """A publication reads the newest version, of which the fleet may hear a minute later."""
+    fill(folder, "a", 1)
+    runner = Slowly(folder.clock, 10)
+    source = Settled(Entry(at=ALL.at, publish=PUBLISH), poll_seconds=60.0)
+    fleet = MemoryFleet(folder, source, runner=runner)
+    fleet.run(3)
+    assert not runner.is_free
+    folder.append("a", 7)
+    fleet.run(600)
+    assert len(fleet.heard.chores) == 1
 
 
 def test_retention_is_looked_for_without_news(folder: MemoryFolder) -> None:
