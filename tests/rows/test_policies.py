@@ -383,6 +383,17 @@ def test_counted_columns_count_values_of_any_type(store: MemoryStore) -> None:
     assert table_rows(store) == expected
 
 
+def test_a_file_without_a_counted_column_counts_no_values(store: MemoryStore) -> None:
+    policy = RowPolicy(RowKind.AGGREGATE, aggregates=(("who", RowFunction.COUNT),))
+    add(store, pa.table({"k": [1, 2], "who": pa.array(["a", None]), "n": [1, 2]}), policy)
+    add(store, [{"k": 3, "n": 3}])
+    add(store, [{"k": 4, "n": None}, {"k": 1, "n": 4}])
+    counts = [(1, 1), (2, 0), (3, 0), (4, 0)]
+    assert [(row["k"], row["who"]) for row in table_rows(store)] == counts
+    compact_table(store, strategy=Strategy.FULL)
+    assert [(row["k"], row["who"]) for row in table_rows(store)] == counts
+
+
 @pytest.mark.parametrize(
     "dtype",
     [pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal256(60, 2), pa.uint64()],

@@ -80,11 +80,19 @@ def schema_to_read(table: TableMetadata) -> pa.Schema:
     )
 
 
+def counted_columns(rows: RowPolicy) -> list[str]:
+    """Returns the stored names of the columns whose values are counted."""
+    return [name for name, function in rows.aggregates if function is RowFunction.COUNT]
+
+
 def with_counts(batch: pa.RecordBatch, rows: RowPolicy) -> pa.RecordBatch:
-    """Replaces values of counted columns by one, and nulls by zero."""
-    for name, function in rows.aggregates:
-        place = batch.schema.get_field_index(name)
-        if function is RowFunction.COUNT and place >= 0:
+    """Replaces values of counted columns by one, and nulls by zero. A column that is missing has no value."""
+    for name in counted_columns(rows):
+        place, field = batch.schema.get_field_index(name), pa.field(name, pa.int64())
+        if place < 0:
+            zeros = pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)
+            batch = batch.append_column(field, zeros)
+        else:
             ones = batch.column(place).is_valid().cast(pa.int64())
-            batch = batch.set_column(place, pa.field(name, pa.int64()), ones)
+            batch = batch.set_column(place, field, ones)
     return batch

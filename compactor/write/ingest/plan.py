@@ -22,7 +22,7 @@ from compactor.table.not_null import not_null_paths, with_not_null
 from compactor.table.snapshot import Snapshot
 from compactor.table.windows import check_windows
 from compactor.write.file_schema import merged_schema, require_columns
-from compactor.write.ingest.columns import StoredNames, fixed_columns
+from compactor.write.ingest.columns import StoredNames, counted_columns, fixed_columns
 from compactor.write.ingest.options import IngestOptions
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.sort_schema import SortSchema, check_sort_schema, ordering
@@ -67,8 +67,9 @@ def plan_ingest(
     known = () if snapshot.metadata is None else snapshot.metadata.schema.names
     shown = zip(metadata.schema.names, metadata.shown_schema, strict=True)
     check_names(pa.schema([field for stored, field in shown if stored not in known]), path)
-    # Columns that the file lacks are omitted from its fragments, header included.
-    present = {*names.stored.names, *(column.column for column in metadata.sort)}
+    # Columns that the file lacks are omitted from its fragments, header included. But no values count 0.
+    sorted_by = [column.column for column in metadata.sort]
+    present = {*names.stored.names, *sorted_by, *counted_columns(metadata.rows)}
     stored = pa.schema([field for field in metadata.schema if field.name in present])
     for field in metadata.schema:
         if not (field.nullable or field.name in names.stored.names):
