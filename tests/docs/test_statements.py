@@ -380,6 +380,9 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_stages::test_what_needs_one_process_is_refused",
         "spark/test_pipeline_stages::test_keys_that_are_no_columns_of_one_type_are_refused",
     ),
+    "A run that fails or is interrupted removes the fragments": (
+        "test_places::test_a_run_that_fails_leaves_no_fragment_of_a_table",
+    ),
 }  # fmt: skip
 FILES: Final[dict[str, tuple[str, ...]]] = {
     "the rows beyond some 128 MiB, and all rows where a late one turns numbers or times into text": (

@@ -13,8 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Table
-from compactor.errors import CompactorError, ConfigError, DataError, TableNotFoundError
+from compactor.errors import (
+    CompactorError,
+    ConfigError,
+    DataError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from compactor.pipelines.config import load_pipeline, parse_pipeline
+from compactor.pipelines.nodes.table_output import StagedFragments
 from compactor.pipelines.phases import run_pipeline
 from tests.pipelines.support import MIB, lines_of, numbered, run_of, sources
 from tests.pipelines.test_documents import run_files, write_lines
@@ -104,6 +111,42 @@ def test_no_table_is_committed_before_the_rows_of_all_are_written(tmp_path: Path
     for name in ("good", "bad"):
         with pytest.raises(TableNotFoundError):
             Table.open(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("order", ["good before bad", "bad before good"])
+def test_a_run_that_fails_leaves_no_fragment_of_a_table(tmp_path: Path, order: str) -> None:
+    table = numbered("a", 60_000).append_column("x", pa.array(["x" * 60] * 60_000))
+    outputs = {
+        "good": {"output": {"input": "a", "table": str(tmp_path / "good"), "sort_by": "n"}},
+        "bad": {"output": {"input": "t", "table": str(tmp_path / "bad"), "sort_by": "n"}},
+    }
+    nodes = {
+        **sources("a"),
+        "t": {"transform": {"input": "a", "columns": {"n": "1 / (n - 59999)"}}},
+        **{name: outputs[name] for name in order.split(" before ")},
+    }
+    with pytest.raises(DataError):
+        run_of(nodes, {"a": table}, memory={"limit": "8MiB"}).run()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_table_that_another_writer_makes_meanwhile_keeps_only_its_own_fragments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(tmp_path / "t")
+    nodes = {**sources("a"), "o": {"output": {"input": "a", "table": table, "sort_by": "n"}}}
+    publish = StagedFragments.publish
+
+    def publish_late(staged: StagedFragments) -> None:
+        monkeypatch.setattr(StagedFragments, "publish", publish)
+        other = {**sources("b"), "o": {"output": {"input": "b", "table": table, "sort_by": "from"}}}
+        run_of(other, {"b": numbered("b", 3)}).run()
+        staged.publish()
+
+    monkeypatch.setattr(StagedFragments, "publish", publish_late)
+    with pytest.raises(TableExistsError):
+        run_of(nodes, {"a": numbered("a", 10)}).run()
+    assert len(Table.open(table)) == 3 and len([*(tmp_path / "t").rglob("*.frag")]) == 1
 
 
 def test_a_table_is_written_in_fragments_that_memory_holds(tmp_path: Path) -> None:

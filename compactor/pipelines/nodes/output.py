@@ -221,6 +221,8 @@ class Writing:
                 self._writer.publish()
 
     def close(self) -> None:
+        if self._staged is not None:
+            self._staged.close()
         if self._writer is not None:
             self._writer.close()
         if self._staging is not None:
@@ -261,6 +263,7 @@ class Writing:
         rows = TableRows(self.name, self._schema, self._rows(None))
         with self._work.clock.on(self.name):
             self._staged = StagedFragments(table, rows, self._node.sort, self._part_bytes)
+            self._staged.write()
 
     @property
     def _part_bytes(self) -> int:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pyarrow as pa
 
 from compactor.common.clock import random_id
+from compactor.errors import InputError, StoreError, TableError
 from compactor.files.source import FileBatches
 from compactor.pipelines.provenance import Batches
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+from compactor.table.entry import FragmentEntry
 from compactor.write.ingest import (
     IngestOptions,
     commit_fragments,
     plan_ingest,
-    write_fragments,
 )
+from compactor.write.ingest.fragments import FragmentsOfFiles
 from lsm_fragment.keys.sort_schema import SortSchema
 
 
@@ -42,19 +46,38 @@ class TableRows(FileBatches):
 
 
 class StagedFragments:
-    """Sorted fragments of a table, which `publish` makes visible."""
+    """Sorted fragments of a table, which `publish` makes visible; `close` removes them if it did not."""
 
     def __init__(
         self, table: str, rows: TableRows, sort: SortSchema | None, part_bytes: int
     ) -> None:
-        """part_bytes: maximum bytes of rows per fragment. Writes all rows."""
+        """part_bytes: maximum bytes of rows per fragment."""
         store = open_store(table)
         self._log = CommitLog(store)
         self._snapshot = self._log.refresh()
         options = IngestOptions(buffer_bytes=part_bytes, threads=1)
         self._plan = plan_ingest(self._log, self._snapshot, rows.schema, rows.path, sort, options)
-        self._entries = write_fragments(store, self._plan, rows, random_id()).entries
+        self._rows = rows
+        self._fragments = FragmentsOfFiles(store, self._plan, random_id())
+        self._entries: list[FragmentEntry] = []
+        self._may_be_live = False
+
+    def write(self) -> None:
+        """Writes all rows. Raises `InputError`, and `FoldError` for a sum that overflows."""
+        self._fragments.add(self._rows)
+        self._entries = self._fragments.finish().entries
 
     def publish(self) -> None:
         """Raises `CommitConflictError`."""
-        commit_fragments(self._log, self._snapshot, self._plan, self._entries)
+        self._may_be_live = True
+        try:
+            commit_fragments(self._log, self._snapshot, self._plan, self._entries)
+        except (InputError, TableError):
+            self._may_be_live = False  # after errors of a store, the outcome may be unknown
+            raise
+
+    def close(self) -> None:
+        if not self._may_be_live:
+            with suppress(StoreError):  # the run's own error counts
+                self._fragments.discard()
+        self._fragments.close()

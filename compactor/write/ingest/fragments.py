@@ -228,11 +228,13 @@ class FragmentsOfFiles:
         return WrittenFragments(self._all_entries, sum(held.file_rows for held in self._done))
 
     def discard(self) -> None:
-        """Removes the fragments written."""
+        """Removes the fragments written, those of files that failed too, and their skip indexes."""
         with suppress(Exception):  # what fails leaves nothing to remove
             self._settle()
-        for entry in self._all_entries:
-            self._store.delete(entry.key)
+        for number in range(self._written):
+            self._store.delete(fragment_key(self._base_version, self._attempt_id, number))
+        if self._skips:
+            self._store.delete(self._skips_key)
 
     def close(self) -> None:
         """Ends what is being stored. Idempotent."""
