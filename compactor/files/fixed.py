@@ -71,11 +71,16 @@ class FixedBatches(FlatTextBatches):
 
 
 def _cells(texts: pa.Array, column: FixedColumn) -> pa.Array:
-    cells = pc.utf8_slice_codeunits(texts, column.start, column.stop)
+    cells = without_padding(pc.utf8_slice_codeunits(texts, column.start, column.stop), column)
+    return pc.if_else(pc.equal(cells, ""), None, cells)
+
+
+def without_padding(cells: pa.Array, column: FixedColumn) -> pa.Array:
+    """Returns the values of cells; zeros before a number are padding, but not its last digit."""
     cells = pc.utf8_trim(cells, characters=" ")
     if column.pad == "0" and column.align is Align.RIGHT:
         cells = pc.replace_substring_regex(cells, r"^([+-]?)0+([0-9])", r"\1\2")
     elif column.pad != " ":
         trim = pc.utf8_ltrim if column.align is Align.RIGHT else pc.utf8_rtrim
         cells = trim(cells, characters=column.pad)
-    return pc.if_else(pc.equal(cells, ""), None, cells)
+    return cells

@@ -1,4 +1,7 @@
-"""Renders Arrow batches as lines of fixed width. A value that its column has no room for is refused."""
+"""Renders Arrow batches as lines of fixed width.
+
+A value that its column has no room for is refused, and so is one that padding other than blanks would change.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import pyarrow as pa
 from pyarrow import types as pt
 
 from compactor.files.csv_rows import SHOWN_CHARACTERS
+from compactor.files.fixed import without_padding
 from compactor.files.jsontext import text_bytes
 from compactor.files.layouts import Align, FixedColumn, FixedLayout
 from compactor.files.plain_text import UnwritableError, plain_text
@@ -48,6 +52,8 @@ class FixedLines:
         else:
             fill = pc.utf8_lpad if align is Align.RIGHT else pc.utf8_rpad
             cells = fill(text, column.width, padding=column.pad)
+        if column.pad != " ":
+            self._check_read_back(text, cells, column)
         return pc.fill_null(cells, " " * column.width)
 
     def _check(self, text: pa.Array, column: FixedColumn) -> None:
@@ -60,6 +66,14 @@ class FixedLines:
         )
         has_break = pc.match_substring_regex(text, r"[\r\n]")
         self._refuse(text, has_break, column, "has a line break, which a line has no place for")
+
+    def _check_read_back(self, text: pa.Array, cells: pa.Array, column: FixedColumn) -> None:
+        read = without_padding(cells, column)
+        is_changed = pc.not_equal(read, text)
+        if (row := pc.index(is_changed, True).as_py()) >= 0:
+            cause = f"would be read back as {read[row].as_py()[:SHOWN_CHARACTERS]!r}"
+            advice = f"because `pad` is {column.pad!r}: choose another `pad`"
+            self._refuse(text, is_changed, column, f"{cause}, {advice}")
 
     def _refuse(self, text: pa.Array, is_bad: pa.Array, column: FixedColumn, cause: str) -> None:
         rows = np.flatnonzero(is_bad.fill_null(False).to_numpy(zero_copy_only=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pyarrow as pa
@@ -103,6 +104,49 @@ def test_a_value_without_room_is_refused_by_row_and_column(
     with refuses(InputError, "row 5", repr(column)):
         write(tmp_path / "a.txt", table)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("align", "pad", "good", "bad"),
+    [
+        (Align.LEFT, "0", 1, 10),
+        (Align.LEFT, "0", "a", "b0"),
+        (Align.LEFT, "*", "*a", "a*"),
+        (Align.RIGHT, "0", "0", ""),
+        (Align.RIGHT, "0", "7", "007"),
+        (Align.RIGHT, "0", -7, math.nan),
+        (Align.RIGHT, "*", "a*", "*a"),
+    ],
+)
+def test_a_value_that_padding_would_change_is_refused_by_row_and_column(
+    tmp_path: Path, align: Align, pad: str, good: object, bad: object
+) -> None:
+    layout = FixedLayout((FixedColumn(name="x", start=0, width=5, align=align, pad=pad),))
+    write(tmp_path / "a.txt", pa.table({"x": [good, None] * 3}), layout)
+    values = pa.array([good, None, good, bad])
+    with refuses(InputError, "row 4", "'x'", "`pad`"):
+        write(tmp_path / "b.txt", pa.table({"x": values}), layout)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.one_of(st.text("a0-+*", min_size=1, max_size=4), st.none()), min_size=1),
+    st.sampled_from(Align),
+    st.sampled_from("0*a-"),
+)
+def test_values_come_back_from_any_padding_or_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, values: list[str | None], align: Align, pad: str
+) -> None:
+    column = FixedColumn(name="x", start=0, width=4, align=align, pad=pad, type=pa.string())
+    layout = FixedLayout((column, FixedColumn(name="k", start=4, width=1, type=pa.string())))
+    for value in values:
+        table = pa.table({"x": pa.array([value], pa.string()), "k": ["k"]})
+        try:
+            path = write(tmp_path_factory.mktemp("fixed") / "a.txt", table, layout)
+        except InputError:
+            assert value is not None and pad in f"{value[0]}{value[-1]}0"
+        else:
+            assert table_of(path, layout=layout).equals(table)
 
 
 @pytest.mark.parametrize("columns", [("name", "size"), ("name", "size", "share", "more")])
