@@ -41,11 +41,15 @@ class BadRecordError(DataError):
         0."""
         self.source, self.row, self.node, self.reason = source, row, node, reason
         self.file = file
-        where = "" if file is None else f" ({_place_in(row, *file)})"
         super().__init__(
-            f"node {node!r}: row {row} of {source!r}{where}: {reason}; no file was written "
+            f"node {node!r}: {_row_of(source, row, file)}: {reason}; no file was written "
             "(`on_error: continue` puts such rows aside)"
         )
+
+
+def _row_of(source: str, row: int, file: tuple[str, int] | None) -> str:
+    where = "" if file is None else f" ({_place_in(row, *file)})"
+    return f"row {row} of {source!r}{where}"
 
 
 def _place_in(row: int, path: str, first: int) -> str:
@@ -136,13 +140,22 @@ class DeadLetters:
         batch: the rows with their hidden columns. reasons: one per row.
         """
         if self._sink is None:
-            source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
-            file = None if self._file_of is None else self._file_of(source, row)
-            raise BadRecordError(source, row + 1, node, reasons[0], file)
+            source, row, file = self._origin(batch)
+            raise BadRecordError(source, row, node, reasons[0], file)
         if GROUP in batch.schema.names:
             self._fail_groups_of_bad(batch.column(GROUP))
             self._new(batch)  # they may reach an output by another way, and have a reason already
         self._write(self._sources(batch), pc.add(batch.column(ROW), 1), node, reasons)
+
+    def _origin(self, batch: pa.RecordBatch) -> tuple[str, int, tuple[str, int] | None]:
+        """Returns source and row number, from 1, of the first row, and its file as `file_of` does."""
+        source, row = self._names[batch.column(SOURCE)[0].as_py()], batch.column(ROW)[0].as_py()
+        file = None if self._file_of is None else self._file_of(source, row)
+        return source, row + 1, file
+
+    def origin_of(self, batch: pa.RecordBatch) -> str:
+        """Returns where the first row of a batch comes from, for errors."""
+        return _row_of(*self._origin(batch))
 
     def put_bad(
         self,

@@ -15,6 +15,7 @@ from compactor.merge.inputs.decoded import DecodedRows
 from compactor.merge.inputs.loaded_rows import LoadedGroup, loaded_group
 from compactor.merge.order.key_merge import merge_rows
 from compactor.pipelines.batch_size import BatchSize
+from compactor.pipelines.disorder import find_disorder, values_text
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.reservation import Pins, Reservation
@@ -29,6 +30,8 @@ from lsm_fragment.keys.sort_schema import SortSchema
 from lsm_fragment.threads import ALONE, ThreadPool
 
 Batches = Iterator[pa.RecordBatch]
+PlaceOf = Callable[[int, int, pa.RecordBatch], str]
+"""Returns where a row is, for an error, by the number of its input, its own in there, and its columns."""
 _CHUNK_ROWS: Final = 65_536
 _PIECE_BYTES: Final = 1 << 20
 _COPIES: Final = 2
@@ -166,6 +169,10 @@ class _KeyInput:
         self.rows.clear()
 
 
+def number_of(_input: int, number: int, _row: pa.RecordBatch) -> str:
+    return f"row {number:,}"
+
+
 def by_key(
     inputs: Sequence[tuple[str, Batches]],
     schema: pa.Schema,
@@ -174,11 +181,12 @@ def by_key(
     budget: MemoryBudget,
     disk: LocalDisk,
     pool: ThreadPool = ALONE,
+    place_of: PlaceOf = number_of,
 ) -> Batches:
     """Yields all rows in sort order; equal keys by input, then in input order.
 
     inputs: name and sorted batches of each. `budget` must have the stage `chunks`. pool: gathers columns.
-    Raises `DataError` naming an input that is not sorted.
+    Raises `DataError` naming an input that is not sorted, with the place of the row and its values.
     """
     names = [column.column for column in sort]
     # Smaller than batches, which would not go to disk otherwise.
@@ -195,7 +203,13 @@ def by_key(
                 for rows in batch_size.divided(window.row_bytes):
                     yield _gathered(sources, window.inputs[rows], schema, pool)
         except OrderError as error:
-            raise DataError(f"{error}; sort it before, or merge in another mode") from error
+            index = [source.name for source in sources].index(error.name)
+            found = find_disorder(sources[index].rows, schema, sort)
+            after = "" if found.before is None else f" after {values_text(found.before, sort)}"
+            raise DataError(
+                f"{error}: {place_of(index, found.number, found.row)} has {values_text(found.row, sort)}"
+                f"{after}; sort it before, or merge in another mode"
+            ) from error
 
 
 class _Closers:

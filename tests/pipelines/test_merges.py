@@ -178,10 +178,37 @@ def test_sorted_inputs_are_merged_by_key_and_others_refused(tmp_path: Path) -> N
     run_of({**sources(*tables), **merged(out, *tables, mode="key", sort_by="n")}, tables).run()
     rows = [(row["n"], row["from"]) for row in lines_of(out)]
     assert rows == sorted(rows) and len(rows) == 15_000
-    tables["b"] = numbered("b", 3).select(["n", "from"]).take([2, 0, 1])
+    unsorted = Gated(numbered("b", 3).select(["n", "from"]).take([2, 0, 1]))
+    nodes = {**sources(*tables), **merged(out, *tables, mode="key", sort_by="n")}
     with refuses(DataError):
-        run_of({**sources(*tables), **merged(out, *tables, mode="key", sort_by="n")}, tables).run()
+        run_of(nodes, {**tables, "b": unsorted}).run()
     assert len(lines_of(out)) == 15_000  # of the run before
+
+
+@pytest.mark.parametrize("at", [1, 2, 1000, 40_000, 59_999])
+def test_a_row_that_is_not_sorted_is_told_with_its_place_and_values(
+    tmp_path: Path, at: int
+) -> None:
+    keys = list(range(1, 60_001))
+    keys[at] = 0
+    tables = {"a": numbered("a", 100), "b": pa.table({"from": ["b"] * 60_000, "n": keys})}
+    nodes = {**sources(*tables), **merged(tmp_path / "x.csv", *tables, mode="key", sort_by="n")}
+    with pytest.raises(DataError) as caught:
+        run_of(nodes, tables, memory={"limit": "16MiB"}).run()
+    assert f"row {at + 1} of 'b' (" in caught.value.message
+    assert f".arrow) has n 0 after n {at}; sort it" in caught.value.message
+
+
+def test_a_row_that_is_not_sorted_is_told_with_the_row_of_its_source(tmp_path: Path) -> None:
+    unsorted = pa.table({"from": ["x", "y", "w", None], "n": [5, 9, 8, 7]})
+    tables = {"a": numbered("a", 3), "b": Gated(unsorted)}
+    nodes = {
+        **sources(*tables),
+        "t": {"transform": {"input": "b", "filter": "n <> 9"}},
+        **merged(tmp_path / "x.csv", "a", "t", mode="key", sort_by="from"),
+    }
+    with refuses(DataError, "row 2 of 't', from row 3 of 'b'", "has from 'w' after from 'x'"):
+        run_of(nodes, tables).run()
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,14 @@ def _sorted(work: RunContext, name: str, node: Merge) -> Batches:
     schema = work.schemas[name]
     sort = sort_schema(node.sort_by, schema, f"node {name!r}")
     inputs = [(f"node {name!r}: {i}", _aligned(work, work.rows(i), schema)) for i in node.inputs]
-    return by_key(
-        inputs, work.full(schema), sort, work.batch_size, work.budget, work.disk, work.pool
-    )
+
+    def place_of(index: int, number: int, row: pa.RecordBatch) -> str:
+        own = f"row {number} of {node.inputs[index]!r}"
+        origin = work.dead_letters.origin_of(row)
+        return origin if origin.split(" (")[0] == own else f"{own}, from {origin},"
+
+    full = work.full(schema)
+    return by_key(inputs, full, sort, work.batch_size, work.budget, work.disk, work.pool, place_of)
 
 
 def _interleaved(work: RunContext, name: str, node: Merge) -> Batches:
