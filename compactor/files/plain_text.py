@@ -11,7 +11,7 @@ from pyarrow import types as pt
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.cast import as_text
+from lsm_fragment.arrays.cast import iso_text
 from lsm_fragment.arrays.json_texts import float_texts, joined, text_scalar
 from lsm_fragment.arrays.types import is_bytes
 
@@ -33,15 +33,13 @@ def plain_text(array: pa.Array) -> pa.Array:
         return base64_encode(array)
     if pt.is_floating(dtype):
         return float_texts(array.cast(pa.float32()) if pt.is_float16(dtype) else array)
-    if pt.is_timestamp(dtype):
-        return pc.replace_substring(as_text(array), " ", "T", max_replacements=1)
     if pt.is_duration(dtype):
         return array.cast(pa.int64()).cast(pa.large_string())
     if pt.is_interval(dtype):
         return _interval_text(array)
     if pt.is_nested(dtype):
         raise UnwritableError(f"text can't hold {dtype}")
-    return as_text(array)
+    return iso_text(array)
 
 
 def _interval_text(array: pa.Array) -> pa.Array:

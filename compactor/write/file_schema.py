@@ -86,7 +86,7 @@ def merged_schema(
             if wider is not None:
                 fields[field.name] = known.with_type(wider)
                 continue
-            if on_conflict is OnConflict.STRING and _both_text(known, field, fixed):
+            if on_conflict is OnConflict.STRING and becomes_text(known, field, fixed):
                 fields[field.name] = known.with_type(pa.string())
                 continue
             name = shown.get(field.name, field.name)
@@ -147,7 +147,8 @@ def split_name(column: str, dtype: pa.DataType) -> str:
     return f"{column}_{str(dtype).split('[')[0].split('(')[0]}"
 
 
-def _both_text(known: pa.Field, field: pa.Field, fixed: Collection[str]) -> bool:
+def becomes_text(known: pa.Field, field: pa.Field, fixed: Collection[str]) -> bool:
+    """Returns whether a table's column can become text to hold a file's values of another type, too."""
     return field.name not in fixed and all(
         may_be_text(storage_type(dtype)) or _is_text(storage_type(dtype))
         for dtype in (known.type, field.type)

@@ -368,7 +368,7 @@ def test_a_column_may_become_text_where_its_values_conflict(
         assert not compact_table(store, strategy=Strategy.FULL).failed
         assert verify(store, log.current()).faults == []
     rows = rows_at(store, log.current())
-    assert rows[0] == {"k": 1, "i": "5", "f": "0.5", "t": "2026-01-02 00:00:00.000", "b": "true"}
+    assert rows[0] == {"k": 1, "i": "5", "f": "0.5", "t": "2026-01-02T00:00:00.000", "b": "true"}
     assert [row["i"] for row in rows] == ["5", None, "x", "77"]
     assert [row["k"] for row in rows_at(store, log.latest, "i = '5' OR i = '77'")] == [1, 4]
     assert [row["k"] for row in rows_at(store, log.latest, "f >= '2' OR t < '2026-01-03'")] == [
@@ -490,6 +490,22 @@ def test_a_field_of_several_kinds_in_one_file_becomes_text(
     is_split = on_conflict is OnConflict.SPLIT
     assert [row["v"] for row in rows] == ["1", "a", None if is_split else "7", '{"a": 1}', "b"]
     assert [row.get("v_int") for row in rows] == [None, None, 7 if is_split else None, None, None]
+
+
+@pytest.mark.parametrize("end", [".ndjson", ".csv"])
+@pytest.mark.parametrize("value", ["2026-01-01T00:00:00Z", "2026-01-01", "01.50"])
+def test_a_text_file_is_stored_as_it_is_where_its_column_becomes_text(
+    tmp_path: Path, end: str, value: str
+) -> None:
+    store = LocalStore(tmp_path / "t")
+    add(store, pa.table({"k": [1], "c": [True]}))
+    for k in (2, 3):  # the column becomes text, and is text
+        path = tmp_path / f"{k}{end}"
+        path.write_text(f"k,c\n{k},{value}\n" if end == ".csv" else f'{{"k":{k},"c":"{value}"}}\n')
+        options = IngestOptions(on_conflict=OnConflict.STRING)
+        ingest_file(store, CommitLog(store), str(path), None, options)
+    rows = rows_at(store, CommitLog(store).current())
+    assert [row["c"] for row in rows] == ["true", value, value]
 
 
 @pytest.mark.parametrize("on_conflict", [OnConflict.STRING, OnConflict.SPLIT])

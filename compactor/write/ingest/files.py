@@ -26,7 +26,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.write.back_pressure import BackPressure, OnDebt
-from compactor.write.file_schema import OnConflict, conflicting, same_kind
+from compactor.write.file_schema import OnConflict, becomes_text, conflicting, same_kind
 from compactor.write.ingest.adding import Adding
 from compactor.write.ingest.agreed_types import Agreed, agreed_types, types_of, with_agreed
 from compactor.write.ingest.ahead import BatchesAhead
@@ -348,7 +348,8 @@ def _open_for(
     may_be_empty: bool,
     max_bad_rows: int | None,
 ) -> FileBatches:
-    """Opens a file; columns whose values fit the known types get these.
+    """Opens a file; columns whose values fit the known types get these, and those for whose values the
+    table's column becomes text are read as text, as the file has it.
 
     max_bad_rows: how many rows may be left out; None for none.
     """
@@ -379,18 +380,32 @@ def _open_for(
             mixes_kinds=True,
             leaves_out_bad_rows=max_bad_rows is not None,
         ) as file:
-            conflicts = conflicting(known, file.schema, fixed_shown(table))
+            fixed = fixed_shown(table)
+            conflicts = conflicting(known, file.schema, fixed)
+    texts = []
+    if options.on_conflict is OnConflict.STRING:
+        both = [(known.field(name), pa.field(name, dtype)) for name, dtype in conflicts]
+        texts = [
+            field.with_type(pa.string()) for of, field in both if becomes_text(of, field, fixed)
+        ]
     # Columns of another kind cannot be read as the table's type; those of the same kind may.
     other_kind = {n for n, t in conflicts if not same_kind(t, known.field(n).type)}
     try:
         return open_as(
-            pa.schema([f for f in known if f.name not in other_kind]), text_holds_all=True
+            pa.schema(
+                [
+                    *(f for f in known if f.name not in other_kind),
+                    *(f for f in texts if f.name in other_kind),
+                ]
+            ),
+            text_holds_all=True,
         )
     except InputError:
         if not conflicts and max_bad_rows is None:
             raise  # the next attempt would be the same
         return leaving_out(
-            pa.schema([f for f in known if f.name not in dict(conflicts)]), text_holds_all=True
+            pa.schema([*(f for f in known if f.name not in dict(conflicts)), *texts]),
+            text_holds_all=True,
         )
 
 

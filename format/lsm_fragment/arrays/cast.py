@@ -50,8 +50,17 @@ def as_text(array: pa.Array) -> pa.Array:
     return decimal_texts(array) if pt.is_decimal(array.type) else array.cast(pa.large_string())
 
 
+def iso_text(array: pa.Array) -> pa.Array:
+    """Converts as `as_text`, with a T between date and time, as in ISO 8601."""
+    text = as_text(array)
+    if pt.is_timestamp(array.type):
+        return pc.replace_substring(text, " ", "T", max_replacements=1)
+    return text
+
+
 def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts a flat array. Raises `pa.ArrowInvalid` for a value that would change."""
+    """Casts a flat array; times become text in ISO 8601. Raises `pa.ArrowInvalid` for a value that would
+    change."""
     if array.type == dtype:
         return array
     bounds = exact_range(array.type, dtype)
@@ -61,7 +70,7 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
             if end is not None and not bounds[0] <= end <= bounds[1]:
                 raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
     if is_string(dtype):
-        return as_text(array).cast(dtype)
+        return iso_text(array).cast(dtype)
     return array.cast(dtype)
 
 
