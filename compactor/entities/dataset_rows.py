@@ -32,6 +32,7 @@ from compactor.files.ndjson import LineBlock, line_blocks
 from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, first_failing, one_line, reading
 from compactor.files.read import open_table_file
+from compactor.files.text_options import PlainTextOnly
 from compactor.predicate.expressions.types import sql_type
 from compactor.read.scan import scan
 from compactor.stores.open import open_store
@@ -143,7 +144,9 @@ def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
                 yield LineRows(part.place, block, is_array=source.is_array)
         return
     known = pa.schema([(column, _wide(sql_type(dtype))) for column, dtype in part.types])
-    with open_table_file(part.place, known, in_one_pass=True, infers_types=False) as file:
+    with open_table_file(
+        part.place, known, options=PlainTextOnly(), in_one_pass=True, infers_types=False
+    ) as file:
         ids = part.id_columns or (ID,)
         are_texts = has_texts(part.place)
         for column in (*ids, *known.names) if are_texts else ():

@@ -15,6 +15,7 @@ from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import TEXT
 from compactor.errors import InputError, UsageError
 from compactor.files.read import open_table_file
+from compactor.files.text_options import PlainTextOnly
 from lsm_fragment import compute as pc
 
 ALWAYS: Final = "always"
@@ -66,7 +67,8 @@ def _pairs(given: tuple[tuple[str, str], ...] | str, what: str) -> Iterator[tupl
     if not isinstance(given, str):
         yield from given
         return
-    with open_table_file(given, may_be_empty=True, infers_types=False) as file:
+    options = PlainTextOnly()
+    with open_table_file(given, options=options, may_be_empty=True, infers_types=False) as file:
         if len(file.schema) < 2:
             raise InputError(f"{what}: {given}: a pair is a row of two columns, with an id in each")
         row = 0

@@ -242,7 +242,8 @@ class _Header(Struct, frozen=True):
 def _not_in(options: TextOptions) -> str:
     """Returns the encoding that a text is not in, with advice."""
     if options.encoding == UTF_8:
-        return "UTF-8: save the file as UTF-8, or name its encoding"
+        advice = ", or name its encoding" if options.can_be_set else ""
+        return f"UTF-8: save the file as UTF-8{advice}"
     return f"{options.encoding}: name another encoding"
 
 
@@ -304,9 +305,10 @@ def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None
                 f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a line break: close the quote "
                 "that it begins with, or take the line break out"
             )
+        advice = "name the file's encoding, such as utf-16"
         raise InputError(
             f"{place}: the column name {strange[:SHOWN_CHARACTERS]!r} has a character that can't be seen: "
-            "take it out, or name the file's encoding, such as utf-16"
+            f"take it out, or {advice if options.can_be_set else 'save the file as UTF-8'}"
         )
     if "" in names:
         raise InputError(f"{place}: column {names.index('') + 1} has no name: name every column")
@@ -320,9 +322,10 @@ def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
     # A name with the file's own delimiter was in quotes.
     if len(names) == 1 and options.delimiter not in names[0] and re.search("[,;\t|]", names[0]):
-        raise InputError(
-            f"{place}: one column, {names[0]!r}: name the delimiter, if it is not {options.delimiter!r}"
-        )
+        advice = "name the delimiter, if it is not"
+        if not options.can_be_set:
+            advice = "save the file with the delimiter"
+        raise InputError(f"{place}: one column, {names[0]!r}: {advice} {options.delimiter!r}")
 
 
 def _has_another(rows: Iterator[list[str]], *, blank_counts: bool) -> bool:

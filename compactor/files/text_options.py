@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 UTF_8: Final = "utf-8"
 NO_MARK: Final = -1
@@ -28,6 +28,8 @@ class TextOptions:
     comment: str = ""
     """What begins a line that is skipped."""
     encoding: str = UTF_8
+    can_be_set: ClassVar[bool] = True
+    """Whether errors may advise to set them."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for options that cannot be."""
@@ -74,3 +76,10 @@ def _codec(name: str) -> str:
 
 PLAIN: Final = TextOptions()
 """UTF-8; CSV with commas, quotes and a header."""
+
+
+class PlainTextOnly(TextOptions):
+    """Plain text, where the user has no settings for other texts."""
+
+    __slots__ = ()
+    can_be_set = False

@@ -15,6 +15,7 @@ from compactor.pipelines.config import Output, Pipeline
 from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.located import publishing
 from compactor.pipelines.nodes.output import open_sink, written_schema
+from compactor.pipelines.nodes.table_output import planned
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed
 from compactor.stores.base import Store
@@ -23,7 +24,7 @@ from compactor.stores.parts import part_rows
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
-from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments, plan_ingest
+from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments
 
 
 class OutputTable(Struct, frozen=True):
@@ -44,7 +45,7 @@ def open_table(address: str, node: Output, given: pa.Schema, what: str) -> Outpu
     snapshot = log.refresh()
     schema = written_schema(node, given)
     sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
-    plan = plan_ingest(log, snapshot, schema, what, sort, IngestOptions(threads=1))
+    plan = planned(log, snapshot, schema, what, sort, IngestOptions(threads=1))
     return OutputTable(log, snapshot, plan)
 
 

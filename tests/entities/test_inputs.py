@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from compactor.entities.datasets import locate
 from compactor.entities.entities import Entities
+from compactor.entities.pairs import read_pairs
 from compactor.entities.reading import read_dataset
 from compactor.entities.spec import EntityMergeSpec
 from compactor.entities.texts import canonical, elements, from_arrow, members, quoted, unquoted
@@ -398,3 +399,18 @@ def test_export_writes_json_columns_as_json() -> None:
 def test_an_entity_without_anything_is_a_line_all_the_same() -> None:
     column = pa.ExtensionArray.from_storage(pa.json_(), pa.array([None, '"x"', None]))
     assert entities_in(pa.record_batch({"j": column})) == [{}, {"j": "x"}, {}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"_id;mail\na;b\n", "_id,mail\na,Zo\xe9\n".encode("latin-1"), b"_id,m\0il\na,b\n"],
+    ids=["delimiter", "Latin-1", "NUL"],
+)
+def test_no_setting_is_advised_that_a_dataset_does_not_have(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "A.csv").write_bytes(text)
+    with refuses(InputError, "save the file ") as caught:
+        read(spec("A A"), tmp_path)
+    assert "name" not in caught.value.message.split("save the file")[1]
+    with refuses(InputError, "save the file ") as caught:
+        read_pairs(spec("A A", always=str(tmp_path / "A.csv")))
+    assert "name" not in caught.value.message.split("save the file")[1]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from compactor import Table
 from compactor.errors import CompactorError
 from compactor.files.staging import StagedFile
 from compactor.pipelines.config import load_pipeline
@@ -134,6 +135,19 @@ def test_a_mistake_of_an_output_is_told_with_file_line_and_node(mistake: str, fo
     name = "maps" if "maps" in output else "a"
     text = f"nodes:\n  {name}: {{source: {{path: {path}}}}}\n  o: {{output: {output}}}\n"
     _refused(text, "p.yaml, line 3: node 'o': ")
+
+
+@pytest.mark.parametrize("column", ["s", "n"])
+def test_a_table_of_other_types_is_told_without_settings_that_an_output_lacks(
+    column: str, folder: Path
+) -> None:
+    table = pa.table({"n": [1], "s": ["1"]} | {column: [True]})
+    Table.create(folder / "there", table, "n")
+    output = "{output: {input: a, table: there}}"
+    with refuses(CompactorError, f"'{column}'", "bool", "transform") as caught:
+        Path("p.yaml").write_text(f"nodes:\n  a: {{{A}}}\n  o: {output}\n")
+        run_pipeline(load_pipeline("p.yaml"))
+    assert "on_conflict" not in caught.value.message
 
 
 @pytest.fixture

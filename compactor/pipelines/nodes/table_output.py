@@ -10,14 +10,19 @@ from compactor.common.clock import random_id
 from compactor.errors import InputError, StoreError, TableError
 from compactor.files.source import FileBatches
 from compactor.pipelines.provenance import Batches
+from compactor.rows.policy import with_result_types
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
+from compactor.table.snapshot import Snapshot
+from compactor.write.file_schema import conflicting
 from compactor.write.ingest import (
     IngestOptions,
+    IngestPlan,
     commit_fragments,
     plan_ingest,
 )
+from compactor.write.ingest.columns import fixed_shown
 from compactor.write.ingest.fragments import FragmentsOfFiles
 from lsm_fragment.keys.sort_schema import SortSchema
 
@@ -45,6 +50,26 @@ class TableRows(FileBatches):
         return self._rows
 
 
+def planned(
+    log: CommitLog,
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    what: str,
+    sort: SortSchema | None,
+    options: IngestOptions,
+) -> IngestPlan:
+    """Plans an output's rows as `plan_ingest` does. what: subject of messages. Raises what that raises."""
+    if (table := snapshot.metadata) is not None:
+        given = with_result_types(schema, table.rows)
+        for name, dtype in conflicting(table.shown_schema, given, fixed_shown(table)):
+            known = table.shown_schema.field(name).type
+            raise InputError(
+                f"{what}: column {name!r} is {dtype}, the table's is {known}: convert it by a transform, or "
+                "write to another table"
+            )
+    return plan_ingest(log, snapshot, schema, what, sort, options)
+
+
 class StagedFragments:
     """Sorted fragments of a table, which `publish` makes visible; `close` removes them if it did not."""
 
@@ -56,7 +81,7 @@ class StagedFragments:
         self._log = CommitLog(store)
         self._snapshot = self._log.refresh()
         options = IngestOptions(buffer_bytes=part_bytes, threads=1)
-        self._plan = plan_ingest(self._log, self._snapshot, rows.schema, rows.path, sort, options)
+        self._plan = planned(self._log, self._snapshot, rows.schema, rows.path, sort, options)
         self._rows = rows
         self._fragments = FragmentsOfFiles(store, self._plan, random_id())
         self._entries: list[FragmentEntry] = []
