@@ -45,6 +45,7 @@ class OnConflict(StrEnum):
     """The file's column becomes a separate one, named after its type."""
 
 
+_ANOTHER_TABLE: Final = ", or ingest it into another table"
 _AS_STORED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -52,7 +53,7 @@ def merged_schema(
     table: pa.Schema | None,
     file: pa.Schema,
     path: str,
-    fixed: Collection[str] = (),
+    fixed: Mapping[str, str] = MappingProxyType({}),
     on_conflict: OnConflict = OnConflict.ERROR,
     shown: Mapping[str, str] = _AS_STORED,
 ) -> pa.Schema:
@@ -61,7 +62,8 @@ def merged_schema(
     A column keeps its type if that holds the file's values; otherwise it gets a wider type that holds both
     (`widens_to`), or JSON if the file has that. A column without values so far takes the file's type.
     Existing fragments are not rewritten, and are read as the wider type. fixed: columns that only widen to
-    types that keep the order of stored values. shown: shown names by stored name, for errors.
+    types that keep the order of stored values, with their kind, such as "sort column". shown: shown names by
+    stored name, for errors.
 
     Raises `InputError` with file, column and both types if the file's values would lose information in the
     table's type, or if the format does not support a type.
@@ -90,21 +92,26 @@ def merged_schema(
                 fields[field.name] = known.with_type(pa.string())
                 continue
             name = shown.get(field.name, field.name)
-            advice = _advice(on_conflict, is_fixed=field.name in fixed)
+            kind = fixed.get(field.name)
             raise InputError(
-                f"{path}: column {name!r} is {field.type}, the table's is {known.type}: convert the "
-                "file",
-                *advice,
+                f"{path}: {kind or 'column'} {name!r} is {field.type}, the table's is {known.type}",
+                *_advice(on_conflict, kind),
             )
     return pa.schema(list(fields.values()))
 
 
-def _advice(on_conflict: OnConflict, *, is_fixed: bool) -> tuple[str | Setting, ...]:
-    """Returns what may be done with values of another type, beside what was asked for already."""
-    if is_fixed or on_conflict is OnConflict.SPLIT:
-        return (", or ingest it into another table",)
+def _advice(on_conflict: OnConflict, kind: str | None) -> tuple[str | Setting, ...]:
+    """Returns what may be done with values of another type, beside what was asked for already.
+
+    kind: of a fixed column; None for another column.
+    """
+    convert = ": convert the file"
+    if kind is not None and on_conflict is not OnConflict.ERROR:
+        return (", and ", ON_CONFLICT, f" does not change {kind}s{convert}", _ANOTHER_TABLE)
+    if kind is not None or on_conflict is OnConflict.SPLIT:
+        return (convert, _ANOTHER_TABLE)
     others = "split" if on_conflict is OnConflict.STRING else "split or string"
-    return (", ingest it into another table, or say ", ON_CONFLICT, f" {others}")
+    return (f"{convert}, ingest it into another table, or say ", ON_CONFLICT, f" {others}")
 
 
 def conflicting(

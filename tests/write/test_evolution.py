@@ -411,7 +411,7 @@ def test_a_sort_column_of_another_type_is_named_with_both_types_when_others_are_
     store: MemoryStore,
 ) -> None:
     add(store, pa.table({"k": [1], "v": [1]}))
-    with refuses(InputError, "column 'k' is string, the table's is int64"):
+    with refuses(InputError, "sort column 'k' is string, the table's is int64", "does not change"):
         add(store, pa.table({"k": ["x"], "v": [1]}), on_conflict=OnConflict.SPLIT)
 
 
@@ -420,7 +420,8 @@ def test_what_orders_or_adds_up_rows_is_never_made_text(store: MemoryStore) -> N
     log = add(store, pa.table({"k": [1], "n": [1], "l": [[1]]}), rows=policy)
     for name in ("k", "n", "l"):
         columns = {"k": [1], "n": [1]} | {name: ["x"]}
-        with refuses(InputError, name):
+        kind = {"k": "sort column", "n": "aggregated column"}.get(name, "column")
+        with refuses(InputError, f": {kind} {name!r} is"):
             add(store, pa.table(columns), on_conflict=OnConflict.STRING)
     assert log.current().version == 1
 

@@ -57,11 +57,13 @@ class StoredNames:
         return batch if self._is_same else batch.rename_columns(self.stored.names)
 
 
-def fixed_columns(table: TableMetadata) -> set[str]:
-    """Returns the stored names of sort columns and aggregated columns, whose values must not change."""
+def fixed_columns(table: TableMetadata) -> dict[str, str]:
+    """Returns the stored names of sort columns and aggregated columns, whose values must not change, and
+    their kinds."""
     chosen = (RowFunction.LAST, RowFunction.FIRST)
-    computed = {name for name, function in table.rows.aggregates if function not in chosen}
-    return computed.union(column.column for column in table.sort)
+    computed = (name for name, function in table.rows.aggregates if function not in chosen)
+    fixed = dict.fromkeys(computed, "aggregated column")
+    return fixed | dict.fromkeys((column.column for column in table.sort), "sort column")
 
 
 def fixed_shown(table: TableMetadata) -> set[str]:
