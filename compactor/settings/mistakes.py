@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final, NamedTuple, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -115,27 +116,43 @@ def shown_place(place: Place) -> str:
 def _place(model: type[BaseModel], location: Sequence[str | int]) -> tuple[Place, type[BaseModel]]:
     """Returns the part of Pydantic's location that users wrote, and the model that contains it.
 
-    After a field without nested settings, Pydantic may append names of types; indexes are the user's.
+    After a field without nested settings, Pydantic may append names of types; indexes are the user's, and so
+    are the names in a mapping.
     """
     place: list[str | int] = []
-    within, can_go_on = model, True
+    within, can_go_on, kinds = model, True, list[Any]()
     for part in location:
         if isinstance(part, int):
             if not place:
                 break
         elif not can_go_on:
-            break
+            if len(kinds) > 1 and part.startswith("dict["):  # the name of a type
+                kinds = [kind for kind in kinds if get_origin(kind) is dict]
+                continue
+            if len(kinds) != 1 or get_origin(kinds[0]) is not dict:
+                break
+            kinds = []
         place.append(part)
-        if isinstance(part, str):
-            inner = _model_of(within, part)
+        if isinstance(part, str) and can_go_on:
+            kinds = _kinds(within, part)
+            inner = _model_of(kinds)
             can_go_on = inner is not None
             within = inner or within
     return tuple(place), within
 
 
-def _model_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
-    """Returns the model of a setting with nested settings; None for others."""
+def _kinds(model: type[BaseModel], key: str) -> list[Any]:
+    """Returns the types that a setting may have, beside None; none for one that is not there."""
     fields = {field.alias or name: field for name, field in model.model_fields.items()}
     field = fields.get(key)
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    if field is None:
+        return []
+    is_union = get_origin(field.annotation) in (Union, UnionType)
+    kinds = get_args(field.annotation) if is_union else (field.annotation,)
+    return [kind for kind in kinds if kind is not NoneType]
+
+
+def _model_of(kinds: Sequence[Any]) -> type[BaseModel] | None:
+    """Returns the model of a setting with nested settings; None for others."""
+    inner = (each for kind in kinds for each in (kind, *get_args(kind)))
+    return next((k for k in inner if isinstance(k, type) and issubclass(k, BaseModel)), None)

@@ -61,6 +61,23 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("transform", {"input": "a", "columns": {"y": "n", "x": 1}}),
+        ("aggregate", {"input": "a", "columns": {"y": "count", "x": [1]}}),
+        ("route", {"input": "a", "branches": {"y": "n > 1", "x": {}}}),
+        ("combine", {"probe": "a", "build": "a", "on": {"y": "n", "x": 1}}),
+    ],
+)
+def test_an_entry_of_a_mapping_that_is_no_text_is_named(
+    kind: str, settings: dict[str, Any]
+) -> None:
+    nodes = {"a": {"source": {"path": "a.csv"}}, "n": {kind: settings}}
+    with pytest.raises(ConfigError, match=r"node 'n': (columns|branches|on)\.x: input should be"):
+        parse_pipeline(json.dumps({"nodes": nodes}), "p.yaml")
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("      inputs: [a, b]", "      input: a"),
@@ -74,6 +91,7 @@ def test_a_pipeline_is_read_with_its_settings() -> None:
         ("mode: interleave", "colour: x"),
         ("      path: b.csv", "      file: b.csv"),
         ("      path: b.csv", "      columns: [x]"),
+        ("      path: b.csv", "      path: b.csv\n      fields: {amt: [1], n: BIGINT, x: 2}"),
         ("{source: {path: a.ndjson}}", "{reader: {path: x}}"),
         ("{source: {path: a.ndjson}}", "{source: a.ndjson}"),
         ("{source: {path: a.ndjson}}", "{sourse: {path: a.ndjson}}"),
