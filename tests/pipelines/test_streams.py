@@ -59,6 +59,14 @@ def test_rows_pass_from_standard_input_to_standard_output_and_nothing_else_is_pr
     assert json.loads(done.stderr)["outputs"]["o"]["records_written"] == 1
 
 
+def test_standard_input_that_is_closed_is_told_as_such(tmp_path: Path) -> None:
+    file = written(tmp_path, through({"format": "csv", "fields": FIELDS}))
+    run = [sys.executable, "-m", "compactor", "run", file]
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *run]
+    done = subprocess.run(closed, capture_output=True, check=False)
+    assert b"node 'a': standard input is closed: " in done.stderr and not done.stdout
+
+
 def test_a_failed_run_prints_no_row(tmp_path: Path) -> None:
     file = written(tmp_path, through({"format": "csv", "fields": FIELDS}))
     rows = b"".join(b"%d,x\n" % n for n in range(300_000))
