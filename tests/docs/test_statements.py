@@ -380,6 +380,9 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_stages::test_what_needs_one_process_is_refused",
         "spark/test_pipeline_stages::test_keys_that_are_no_columns_of_one_type_are_refused",
     ),
+    "A `slide` longer than `size` is refused": (
+        "test_time_windows::test_mistakes_in_sizes_name_the_setting",
+    ),
     "A run that fails or is interrupted removes the fragments": (
         "test_places::test_a_run_that_fails_leaves_no_fragment_of_a_table",
     ),
