@@ -10,7 +10,6 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.base64_arrays import base64_encode
-from lsm_fragment import compute as pc
 from lsm_fragment.arrays.cast import iso_text
 from lsm_fragment.arrays.json_texts import float_texts, joined, text_scalar
 from lsm_fragment.arrays.types import is_bytes
