@@ -11,7 +11,7 @@ from compactor.common.second_tries import backoff_seconds
 from compactor.fleet.chores import Chore, Job, Runner
 from compactor.fleet.config import PublishRules, RetentionRules, VacuumRules
 from compactor.fleet.member import Member
-from compactor.fleet.times import first_within, is_within, next_run
+from compactor.fleet.times import first_within, next_run
 from compactor.fleet.told import Told
 from compactor.lakes.publish_report import PublishReport
 
@@ -74,18 +74,15 @@ class Agenda:
 def _starts(
     members: Mapping[str, Member], now: int, zone: tzinfo
 ) -> Iterator[tuple[int, str, Chore]]:
-    """Yields when each chore may start: when it is due, or in the next of its windows.
+    """Yields since when each chore may start, or when it may: in the first of its windows once it is due.
 
     Others, or its failure, may have held it up until after the window in which it was due.
     """
     for member in members.values():
         if member.version and not member.has_left:
             for chore, when in due_of(member, now, zone):
-                between = _rules(member, chore).between
-                if when > now or not between or is_within(between, now, zone):
-                    yield when, member.url, chore
-                else:
-                    yield first_within(between, now, zone), member.url, chore
+                open_ms = first_within(_rules(member, chore).between, max(when, now), zone)
+                yield when if open_ms == now else open_ms, member.url, chore
 
 
 def due_of(member: Member, now: int, zone: tzinfo) -> Iterator[tuple[Chore, int]]:

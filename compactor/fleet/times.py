@@ -67,12 +67,11 @@ def is_within(windows: Iterable[Window], unix_ms: int, zone: tzinfo) -> bool:
 
 def first_within(windows: Sequence[Window], unix_ms: int, zone: tzinfo) -> int:
     """Returns the first time not before `unix_ms` that is in a window; the time itself without windows."""
-    times = (
-        max(start, unix_ms)
+    spans = (
+        next((span for span in window.spans(unix_ms, zone) if span[1] > unix_ms), None)
         for window in windows
-        for start, end in window.spans(unix_ms, zone)
-        if end > unix_ms
     )
+    times = (max(span[0], unix_ms) for span in spans if span is not None)
     return min(times, default=unix_ms)
 
 
