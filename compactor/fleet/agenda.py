@@ -31,7 +31,7 @@ class Agenda:
     def __init__(self, runner: Runner, open_job: OpenJob, told: Told) -> None:
         self._runner, self._open_job, self._told = runner, open_job, told
         self._failures: Counter[tuple[str, Chore]] = Counter()
-        self._started_ms = 0
+        self._started_ms = self._started_version = 0
 
     def take_ended(self, members: Mapping[str, Member], now: int) -> None:
         """Tells of chores that are over, and plans what failed once more."""
@@ -49,7 +49,9 @@ class Agenda:
                 self._told.warned(f"{job.chore} of {job.table}", ended.error, seconds)
                 continue
             del self._failures[key]
-            if member is not None and isinstance(ended.report, PublishReport):
+            # A lower version is that of another table, which has taken its place meanwhile.
+            is_same = member is not None and member.version >= self._started_version
+            if member is not None and is_same and isinstance(ended.report, PublishReport):
                 member.published = ended.report.version
 
     def start_next(self, members: Mapping[str, Member], now: int, zone: tzinfo) -> None:
@@ -61,7 +63,7 @@ class Agenda:
             _, url, chore = min(due)
             job = self._open_job(members[url], chore)
             members[url].due_ms[chore] = _planned(members[url], chore, now, zone)
-            self._started_ms = now
+            self._started_ms, self._started_version = now, members[url].version
             self._runner.start(job)
 
     def next_ms(self, members: Mapping[str, Member], now: int, zone: tzinfo) -> int | None:
@@ -74,15 +76,17 @@ class Agenda:
 def _starts(
     members: Mapping[str, Member], now: int, zone: tzinfo
 ) -> Iterator[tuple[int, str, Chore]]:
-    """Yields since when each chore may start, or when it may: in the first of its windows once it is due.
+    """Yields when each chore may start: when it is due, or in the next of its windows.
 
     Others, or its failure, may have held it up until after the window in which it was due.
     """
     for member in members.values():
         if member.version and not member.has_left:
             for chore, when in due_of(member, now, zone):
-                open_ms = first_within(_rules(member, chore).between, max(when, now), zone)
-                yield when if open_ms == now else open_ms, member.url, chore
+                if when <= now:
+                    open_ms = first_within(_rules(member, chore).between, now, zone)
+                    when = when if open_ms == now else open_ms
+                yield when, member.url, chore
 
 
 def due_of(member: Member, now: int, zone: tzinfo) -> Iterator[tuple[Chore, int]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from compactor.compaction.driver import Driver
 from compactor.errors import ConfigError, StoreUnreachableError
 from compactor.fleet import finding
-from compactor.fleet.chores import Chore
+from compactor.fleet.chores import Chore, Job
 from compactor.fleet.config import Entry, PublishRules, RetentionRules, VacuumRules
 from compactor.fleet.state import State
 from compactor.fleet.times import Window, is_within
@@ -482,6 +482,26 @@ def test_no_version_is_published_again_because_the_copy_knew_of_it_first(
     folder.append("a", 7)
     fleet.run(600)
     assert len(fleet.heard.chores) == 1
+
+
+class ReadsAtOnce(Slowly):
+    """Reads the table when a chore starts, and takes `seconds` from then on."""
+
+    def start(self, job: Job) -> None:
+        report = job.run()
+        super().start(Job(job.table, job.chore, lambda: report))
+
+
+def test_a_table_that_was_replaced_during_a_publication_is_published(folder: MemoryFolder) -> None:
+    fill(folder, "a", 9)
+    runner = ReadsAtOnce(folder.clock, 120)
+    source = Settled(Entry(at=ALL.at, publish=PUBLISH))
+    fleet = MemoryFleet(folder, source, runner=runner)
+    fleet.run(3)
+    assert not runner.is_free
+    remade(folder, "a", 2)
+    fleet.run(600)
+    assert len(fleet.heard.chores) == 2
 
 
 def test_retention_is_looked_for_without_news(folder: MemoryFolder) -> None:
