@@ -155,8 +155,11 @@ def _would_be(name: str, place: str | None, folder: str, path: str) -> bool:
             return False
         return _stem(Path(path).name) == name
     if not _is_remote(place) and glob.has_magic(pattern := _local(place)):
-        parts, wanted = Path(path).absolute().parts, Path(pattern).absolute().parts
-        return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+        parts = Path(pattern).parts
+        known = next(n for n, part in enumerate(parts) if glob.has_magic(part))
+        wanted = (*Path(*parts[:known]).resolve().parts, *parts[known:])
+        given = (*Path(path).parent.resolve().parts, Path(path).name)
+        return len(given) == len(wanted) and all(map(fnmatch.fnmatchcase, given, wanted))
     return _same(place, path)
 
 

@@ -121,12 +121,13 @@ class TestWhatIsWritten:
     ) -> None:
         """A dataset that is not there yet, a file that a pattern would match, and a file of pairs."""
         write(tmp_path, {"A": A})
+        (tmp_path / "d").mkdir()
         (tmp_path / "part-1.ndjson").write_text('{"_id": "p1"}\n')
         (tmp_path / "pairs.ndjson").write_text('{"a": "a0", "b": "p1"}\n')
         spec = {
             "version": 2,
             "datasets": ["A a", "T t", "L l", "P p"],
-            "sources": {"L": str(tmp_path / "late.ndjson"), "P": str(tmp_path / "part-*.ndjson")},
+            "sources": {"L": str(tmp_path / "late.ndjson"), "P": f"{tmp_path}/d/../part-*.ndjson"},
             "never": str(tmp_path / "pairs.ndjson"),
         }
         (tmp_path / "s.json").write_text(json.dumps(spec))
