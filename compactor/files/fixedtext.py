@@ -69,7 +69,8 @@ class FixedLines:
 
     def _check_read_back(self, text: pa.Array, cells: pa.Array, column: FixedColumn) -> None:
         read = without_padding(cells, column)
-        is_changed = pc.not_equal(read, text)
+        trimmed = pc.utf8_trim(text, characters=" ")  # as reading does, whatever pads a value
+        is_changed = pc.and_(pc.not_equal(read, text), pc.not_equal(read, trimmed))
         if (row := pc.index(is_changed, True).as_py()) >= 0:
             cause = f"would be read back as {read[row].as_py()[:SHOWN_CHARACTERS]!r}"
             advice = f"because `pad` is {column.pad!r}: choose another `pad`"

@@ -128,6 +128,15 @@ def test_a_value_that_padding_would_change_is_refused_by_row_and_column(
         write(tmp_path / "b.txt", pa.table({"x": values}), layout)
 
 
+@pytest.mark.parametrize("pad", [" ", "#"])
+def test_blanks_around_a_value_are_no_padding_that_is_refused(tmp_path: Path, pad: str) -> None:
+    column = FixedColumn(name="x", start=0, width=5, align=Align.LEFT, pad=pad, type=pa.string())
+    layout = FixedLayout((column, FixedColumn(name="k", start=5, width=1, type=pa.string())))
+    table = pa.table({"x": [" a", "b "], "k": ["1", "2"]})
+    path = write(tmp_path / "a.txt", table, layout)
+    assert [text.strip() for text in table_of(path, layout=layout)["x"].to_pylist()] == ["a", "b"]
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.one_of(st.text("a0-+*", min_size=1, max_size=4), st.none()), min_size=1),
