@@ -192,3 +192,14 @@ def test_options_that_make_no_sense_are_refused(
     says(capsys.readouterr().err)
     assert run(["ingest", str(tmp_path / "t"), str(file), "--max-rejects", "3"]) == 2
     says(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("on_conflict", ["error", "string", "split"])
+def test_a_value_that_no_sort_column_holds_is_rejected_however_conflicts_are_solved(
+    tmp_path: Path, on_conflict: str
+) -> None:
+    Table.create(str(tmp_path / "t"), pa.table({"k": [1], "t": ["x"]}), "k")
+    (tmp_path / "a.csv").write_text("k,t\n2,y\nword,z\n")
+    assert ingest(tmp_path, str(tmp_path / "a.csv"), "--on-conflict", on_conflict) == 0
+    assert keys(tmp_path) == [1, 2]
+    assert [row["text"] for row in rejected(tmp_path / "bad.ndjson")] == ["word,z"]

@@ -382,6 +382,8 @@ def _open_for(
         ) as file:
             fixed = fixed_shown(table)
             conflicts = conflicting(known, file.schema, fixed)
+    if max_bad_rows is not None:  # a fixed column stays as it is, so what it can't hold is rejected
+        conflicts = [(name, dtype) for name, dtype in conflicts if name not in fixed]
     texts = []
     if options.on_conflict is OnConflict.STRING:
         both = [(known.field(name), pa.field(name, dtype)) for name, dtype in conflicts]
