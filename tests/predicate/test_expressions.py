@@ -693,3 +693,10 @@ def test_an_integer_is_cast_to_a_float_that_has_it_exactly(
             cast(rows)
         attempt = Expression(f"TRY_CAST(n AS {dtype})", rows.schema, "node 't'")
         assert attempt(rows).to_pylist() == [1, None, None]
+
+
+@pytest.mark.parametrize("text", ["concat(l, 1)", "concat_ws(',', s)", "l || 'x'"])
+def test_what_has_no_text_is_refused_by_its_type(text: str) -> None:
+    schema = pa.schema({"l": pa.list_(pa.int64()), "s": pa.struct({"a": pa.int64()})})
+    with refuses(ConfigError, "has no text"):
+        Expression(text, schema, "node 't'")

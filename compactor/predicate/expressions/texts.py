@@ -82,6 +82,8 @@ def digest(name: str) -> Callable[[Any], Any]:
 
 
 def text_of(value: Any) -> Any:
+    if pt.is_nested(value.type):
+        raise pa.ArrowInvalid(f"a {value.type} has no text: name its elements or fields")
     return value if pt.is_string(value.type) else cast_value(value, pa.string())
 
 
