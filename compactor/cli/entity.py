@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -161,11 +160,15 @@ def entity_merge_command(
         warn(f"{spec}: {warning}")
     log = None if table is None else open_log(table)
     store = None if log is None else log.store
-    for option, path in (("--ndjson", lines), ("--edges", edges)):
-        if path is not None and path != "-":
-            if Path(path).resolve() == Path(spec).resolve():
-                raise UsageError(f"{option}: {path} is the spec itself; name another file")
-            check_not_over(loaded, folder, path, option)
+    outputs = {
+        option: path
+        for option, path in (("--ndjson", lines), ("--edges", edges))
+        if path is not None and path != "-"
+    }
+    for option, path in outputs.items():
+        if identity(path) == identity(spec):
+            raise UsageError(f"{option}: {path} is the spec itself; name another file")
+    check_not_over(loaded, folder, outputs)
     rows: Iterable[pa.RecordBatch] | None = None
     of = spec if store is None else store.url
     with (

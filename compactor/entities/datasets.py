@@ -6,7 +6,7 @@ import fnmatch
 import glob
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -127,10 +127,20 @@ def _is_inside(place: str, folder: str) -> bool:
     return Path(_local(folder)).resolve() in Path(_local(place)).resolve().parents
 
 
-def check_not_over(spec: EntityMergeSpec, folder: str, path: str, option: str) -> None:
-    """Raises `UsageError` if the output file of an option is one that a merge reads, or would read the next
-    time."""
-    for at in (part for found in locate(spec, folder) if found is not None for part in found.whole):
+def check_not_over(spec: EntityMergeSpec, folder: str, outputs: Mapping[str, str]) -> None:
+    """Raises `UsageError` if an output file is one that a merge reads, or would read the next time.
+
+    outputs: files by their options.
+    """
+    located = locate(spec, folder) if outputs else []
+    for option, path in outputs.items():
+        _check_not_over(spec, folder, located, path, option)
+
+
+def _check_not_over(
+    spec: EntityMergeSpec, folder: str, located: Sequence[Located | None], path: str, option: str
+) -> None:
+    for at in (part for found in located if found is not None for part in found.whole):
         if at.is_file and _same(at.place, path):
             raise UsageError(
                 f"{option}: {path} is the file of dataset {at.name}: name another file"
