@@ -14,8 +14,7 @@ from compactor.entities.entities import U64, Entities, names_of
 from compactor.entities.matching import Aside, starts_of
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity, OnTooMany
-from compactor.entities.survivors import codes_of
-from compactor.entities.texts import I64, TEXT
+from compactor.entities.texts import I64, TEXT, codes_of
 from compactor.errors import ConfigError, JobError
 from compactor.rows.bounded_keys import keys_of
 from lsm_fragment import compute as pc

@@ -16,8 +16,18 @@ from compactor.entities.expressions import ID, IDS
 from compactor.entities.matching import starts_of
 from compactor.entities.properties import Column, Properties, Sparse, is_rare, stored, values_in
 from compactor.entities.spec import PropertyStrategy
-from compactor.entities.survivors import Survivor, codes_of, survived, texts_at
-from compactor.entities.texts import I64, TEXT, elements, is_list, list_texts, object_texts, quoted
+from compactor.entities.survivors import Survivor, survived
+from compactor.entities.texts import (
+    I64,
+    TEXT,
+    codes_of,
+    elements,
+    is_list,
+    list_texts,
+    object_texts,
+    quoted,
+    texts_at,
+)
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.dictionaries import first_of_each
 from lsm_fragment.arrays.nested import build_list

@@ -16,11 +16,13 @@ from compactor.entities.moments import moments_of
 from compactor.entities.texts import (
     I64,
     TEXT,
+    codes_of,
     elements,
     is_blank,
     is_null,
     is_string,
     list_texts,
+    texts_at,
     unquoted,
 )
 from lsm_fragment import compute as pc
@@ -103,16 +105,6 @@ def _lists(items: pa.Array, owner: I64, clusters: int) -> pa.Array:
     at = np.full(clusters, -1, np.int64)
     at[filled] = np.arange(len(filled))
     return texts_at(lists, at)
-
-
-def texts_at(texts: pa.Array, at: I64) -> pa.Array:
-    """Takes texts by position; -1 gives null."""
-    return texts.take(pa.array(at, mask=at < 0))
-
-
-def codes_of(items: pa.Array) -> I64:
-    """Returns a number for each item, the same for equal ones."""
-    return np.asarray(items.dictionary_encode().indices).astype(np.int64)
 
 
 def _equal(items: pa.Array, _owner: I64) -> I64:

@@ -82,6 +82,16 @@ def texts_of(raws: Sequence[Any]) -> pa.Array:
     return pa.array(data, pa.large_binary()).cast(TEXT)
 
 
+def texts_at(texts: pa.Array, at: I64) -> pa.Array:
+    """Takes texts by position; -1 gives null."""
+    return texts.take(pa.array(at, mask=at < 0))
+
+
+def codes_of(items: pa.Array) -> I64:
+    """Returns a number for each item, the same for equal ones."""
+    return np.asarray(items.dictionary_encode().indices).astype(np.int64)
+
+
 def is_list(texts: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(pc.starts_with(texts, "["), False))
 
