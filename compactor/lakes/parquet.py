@@ -49,14 +49,13 @@ class ParquetFolder:
         self._table_id = table_id
 
     def types(self, schema: pa.Schema) -> pa.Schema:
-        for field in schema:
-            try:
-                ParquetSink(io.BytesIO(), pa.schema([field]), None).finish()
-            except (*PROBLEMS, OSError) as error:  # Nothing is written to disk here.
-                raise InputError(
-                    f"column {field.name!r} is {field.type}, which Parquet can't hold ({one_line(error)}): "
-                    "drop the column, or export the others to a file"
-                ) from error
+        if _why_not(schema) is not None:
+            for field in schema:
+                if (cause := _why_not(pa.schema([field]))) is not None:
+                    raise InputError(
+                        f"column {field.name!r} is {field.type}, which Parquet can't hold "
+                        f"({one_line(cause)}): drop the column, or export the others to a file"
+                    ) from cause
         return schema
 
     def state(self) -> LakeState | None:
@@ -157,3 +156,12 @@ class ParquetFolder:
 
 def _list_key(number: int) -> str:
     return f"{_PREFIX}{number:020d}.json"
+
+
+def _why_not(schema: pa.Schema) -> Exception | None:
+    """Returns why Parquet can't hold the columns; None if it can."""
+    try:
+        ParquetSink(io.BytesIO(), schema, None).finish()
+    except (*PROBLEMS, OSError) as error:  # Nothing is written to disk here.
+        return error
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -32,13 +33,8 @@ def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
     Numbers with a fraction have no range: Parquet's leaves NaN out, and readers disagree on its place. Nor
     have columns of `unreadable_ranges`.
     """
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
     found = {}
-    for place in range(footer.num_columns):
-        column = footer.schema.column(place)
-        if column.max_repetition_level or column.path != column.name:
-            continue
-        parts = [group.column(place).statistics for group in groups]
+    for name, parts in _parts(footer):
         if any(part is None or not part.has_null_count for part in parts):
             continue
         valued = [part for part in parts if part.num_values]
@@ -47,24 +43,29 @@ def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
         if bounds and all(bound is not None and _fits(*bound) for bound in bounds):
             known = [bound for bound in bounds if bound is not None]
             least, most = min(low for low, _ in known), max(high for _, high in known)
-            found[column.name] = ColumnRange(least, most, nulls)
+            found[name] = ColumnRange(least, most, nulls)
         else:
-            found[column.name] = ColumnRange(None, None, nulls)
+            found[name] = ColumnRange(None, None, nulls)
     return found
 
 
 def unreadable_ranges(footer: pq.FileMetaData) -> list[str]:
     """Returns the columns that are not nested and have bounds that Python lacks: days and times outside of
     the years 1 to 9999."""
+    return [
+        name
+        for name, parts in _parts(footer)
+        if any(part is not None and part.has_min_max and _bounds(part) is None for part in parts)
+    ]
+
+
+def _parts(footer: pq.FileMetaData) -> Iterator[tuple[str, list[Any]]]:
+    """Yields the columns that are not nested, each with its statistics by row group, or None."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    found = []
     for place in range(footer.num_columns):
         column = footer.schema.column(place)
-        parts = [group.column(place).statistics for group in groups]
-        known = [part for part in parts if part is not None and part.has_min_max]
-        if column.path == column.name and any(_bounds(part) is None for part in known):
-            found.append(column.name)
-    return found
+        if not column.max_repetition_level and column.path == column.name:
+            yield column.name, [group.column(place).statistics for group in groups]
 
 
 def _bounds(part: pq.Statistics) -> tuple[Any, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pyarrow import types as pt
 
 from compactor.errors import InputError
 from compactor.files.kept_types import without_dictionaries
-from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.arrays.types import storage_type, types_within
 
 _MAX_DIGITS: Final = 38
 _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
@@ -59,8 +59,8 @@ def check_cases(schema: pa.Schema, lake: str) -> None:
             "rename one, or publish as parquet"
         )
     for field in schema:
-        for names in _names_within(field.type):
-            if (pair := _same_but_case(names)) is not None:
+        for struct in filter(pt.is_struct, types_within(field.type)):
+            if (pair := _same_but_case(inner.name for inner in struct.fields)) is not None:
                 raise InputError(
                     f"column {field.name!r}: its fields {pair[0]!r} and {pair[1]!r} differ only by case, "
                     f"which {lake} does not tell apart: drop the column, or publish as parquet"
@@ -73,19 +73,6 @@ def _same_but_case(names: Iterable[str]) -> tuple[str, str] | None:
         if (other := seen.setdefault(name.lower(), name)) is not name:
             return other, name
     return None
-
-
-def _names_within(dtype: pa.DataType) -> Iterator[list[str]]:
-    """Yields the names of the fields of each struct within a type of a lake."""
-    if pt.is_struct(dtype):
-        yield [field.name for field in dtype.fields]
-        for field in dtype.fields:
-            yield from _names_within(field.type)
-    elif pt.is_map(dtype):
-        yield from _names_within(dtype.key_type)
-        yield from _names_within(dtype.item_type)
-    elif pt.is_nested(dtype):
-        yield from _names_within(dtype.value_type)
 
 
 def _mapped(dtype: pa.DataType, special: Lacking) -> pa.DataType:

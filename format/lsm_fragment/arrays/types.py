@@ -6,7 +6,7 @@ work on storage arrays, and present the logical type only at the edge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -78,7 +78,14 @@ def _inner_types(dtype: pa.DataType) -> list[pa.DataType]:
 
 def contains(dtype: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
     """Returns whether a type, or a type within it at any level, is of a kind."""
-    return is_kind(dtype) or any(contains(inner, is_kind) for inner in _inner_types(dtype))
+    return any(map(is_kind, types_within(dtype)))
+
+
+def types_within(dtype: pa.DataType) -> Iterator[pa.DataType]:
+    """Yields a type, and the types within it at any level."""
+    yield dtype
+    for inner in _inner_types(dtype):
+        yield from types_within(inner)
 
 
 def uncoded_type(dtype: pa.DataType) -> pa.DataType:
