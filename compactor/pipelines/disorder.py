@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyarrow import types as pt
 
 from compactor.files.csv_rows import SHOWN_CHARACTERS
 from compactor.files.plain_text import plain_text
 from compactor.merge.inputs.decoded import DecodedRows
 from lsm_fragment.arrays.storage import decoded, to_logical, to_storage
+from lsm_fragment.arrays.types import is_string
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.normalised import KeyColumns
 from lsm_fragment.keys.sort_schema import SortSchema
@@ -68,5 +68,4 @@ def _value_text(value: pa.Array) -> str:
     text = plain_text(stored)[0].as_py()
     if text is None:
         return "null"
-    is_text = pt.is_string(stored.type) or pt.is_large_string(stored.type)
-    return repr(text[:SHOWN_CHARACTERS]) if is_text else str(text)
+    return repr(text[:SHOWN_CHARACTERS]) if is_string(stored.type) else str(text)
