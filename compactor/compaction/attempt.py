@@ -91,7 +91,7 @@ class _Attempt:
         self._store = MeteredStore(store, StoreMetrics())
         self._started_unix_ms = time.time_ns() // 1_000_000
         self._started = time.monotonic()
-        self._cpu_began = time.process_time()
+        self._usage_before = _usage()
         # What earlier work has freed would hide how much this merge takes.
         trim()
         self._start_rss_bytes = resident_bytes()
@@ -129,6 +129,8 @@ class _Attempt:
 
     def _report(self, result: MergeResult) -> AttemptReport:
         metrics = self._store.metrics
+        began, now = self._usage_before, _usage()
+        system_cpu_seconds = now.ru_stime - began.ru_stime
         return AttemptReport(
             rows_in=result.rows_in,
             rows_out=result.rows_out,
@@ -148,7 +150,8 @@ class _Attempt:
             copied_rows=result.copied_rows,
             dropped=result.dropped,
             stage_seconds={name: round(s, 4) for name, s in result.stage_seconds.items()},
-            cpu_seconds=round(time.process_time() - self._cpu_began, 3),
+            cpu_seconds=round(now.ru_utime - began.ru_utime + system_cpu_seconds, 3),
+            system_cpu_seconds=round(system_cpu_seconds, 3),
             seconds=round(time.monotonic() - self._started, 3),
         )
 
@@ -195,6 +198,10 @@ class _Attempt:
         ]
         oldest = min(entry.sequence for entry in compaction.spec.inputs)
         return tuple(with_sequence(entries, oldest))
+
+
+def _usage() -> resource.struct_rusage:
+    return resource.getrusage(resource.RUSAGE_SELF)
 
 
 def _allow_open_files(count: int) -> None:

@@ -112,6 +112,8 @@ class AttemptReport(Struct, frozen=True, kw_only=True):
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""
     cpu_seconds: float
     """CPU time of all threads of the process meanwhile."""
+    system_cpu_seconds: float
+    """The kernel's part of it."""
     seconds: float
 
 

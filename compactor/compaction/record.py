@@ -51,6 +51,7 @@ def _with_figures(record: CompactionRecord, report: AttemptReport) -> Compaction
         bytes_out=report.bytes_out,
         seconds=report.seconds,
         cpu_seconds=report.cpu_seconds,
+        system_cpu_seconds=report.system_cpu_seconds,
         stage_seconds={
             stage: round(seconds, _DIGITS)
             for stage, seconds in report.stage_seconds.items()

@@ -19,16 +19,18 @@ from compactor.table.entry import FragmentEntry
 from compactor.table.metadata import TableMetadata
 
 _MIB: Final = 1 << 20
-_FRAGMENT_SECONDS: Final = 0.001
+_FRAGMENT_SECONDS: Final = 0.0018
 """CPU time of an input, whatever it has: requesting, opening, checking."""
-_CHUNK_SECONDS: Final = 0.000_11
+_CHUNK_SECONDS: Final = 0.000_06
 """CPU time of a chunk of an input, whatever it has: decoding, gathering, encoding."""
-_CELL_SECONDS: Final = 5e-9
+_CELL_SECONDS: Final = 7.5e-9
 """CPU time of a value, whatever its size: ordering, gathering, hashing, encoding."""
-_RAW_BYTE_SECONDS: Final = 2.1e-9
+_RAW_BYTE_SECONDS: Final = 4.2e-9
 """CPU time of a decoded byte."""
-GROWN_BYTE_SECONDS: Final = 1.1e-9
+_GROWN_BYTE_SECONDS: Final = 0.4e-9
 """CPU time of the system for a byte by which the resident set grows: it clears each page."""
+_STORED_BYTE_SECONDS: Final = 1.2e-9
+"""CPU time of the system for a stored byte of the inputs: it reads it, and writes one like it."""
 BASE_BYTES: Final = 92 * _MIB
 """Resident memory of a process with its libraries when a compaction begins."""
 _START_BYTES: Final = 12 * _MIB
@@ -45,10 +47,12 @@ class ModelledCost(Struct, frozen=True, kw_only=True):
     """The cost of a merge by the model alone, and the sizes that predictions need besides."""
 
     cpu_seconds: float
-    """Without that of memory, `GROWN_BYTE_SECONDS`."""
+    """Without the system's, `system_seconds`."""
     grown_bytes: int
     """How far the resident set of the process grows until its peak."""
     live_rows: int
+    bytes_in: int
+    """Stored bytes of the inputs."""
     fresh_bytes: int
     """Stored bytes of the live rows of inputs that no compaction has written yet; they change their size."""
     settled_bytes: int
@@ -75,10 +79,16 @@ def modelled_cost(
         cpu_seconds=_cpu_seconds(inputs),
         grown_bytes=_grown_bytes(inputs, metadata, settings),
         live_rows=sum(entry.live_rows for entry in inputs),
+        bytes_in=size_bytes,
         fresh_bytes=fresh_bytes,
         settled_bytes=live_bytes - fresh_bytes + outputs * around_bytes,
         compression_level=level_of_compression(settings, output_level),
     )
+
+
+def system_seconds(grown_bytes: float, bytes_in: int) -> float:
+    """Returns the CPU time of the system where the resident set grows that far."""
+    return _GROWN_BYTE_SECONDS * max(0.0, grown_bytes) + _STORED_BYTE_SECONDS * bytes_in
 
 
 def _cpu_seconds(inputs: Sequence[FragmentEntry]) -> float:

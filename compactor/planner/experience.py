@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.planner.cost_model import GROWN_BYTE_SECONDS, ModelledCost
+from compactor.planner.cost_model import ModelledCost, system_seconds
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
-from compactor.planner.spread import Spread
+from compactor.planner.spread import Spread, sum_of
 from compactor.table.compaction_record import CompactionRecord
 
 _NEAREST: Final = 5
@@ -20,6 +20,11 @@ _UNKNOWN: Final = Spread(0.3, 1.0, 4.0)
 """Seconds of another machine for each of the model's."""
 _ONE_SECONDS: Final = 0.25
 """Seconds reach at least this share to both sides, learned from one compaction; half of it, from more."""
+_SYSTEM_BY_MODEL: Final = (1.0, 1.0)
+"""The model's system time counts as two records. The same merge takes a tenth or ten times as much of it: how
+long clearing a page takes depends on whether a virtual machine's host has given it before."""
+_CLOCK_SECONDS: Final = 0.02
+"""Systems tell whose CPU time it was by looking every 1 to 10 ms: take less than this for unknown."""
 _ONE_MEMORY: Final = 0.15
 """So do the bytes of the resident set."""
 _LEAST_FRESH: Final = 0.2
@@ -57,11 +62,16 @@ class Experience(Struct, frozen=True):
     def cpu_seconds(self, cost: ModelledCost) -> Spread:
         """Returns the CPU time of all threads."""
         grown_bytes = cost.grown_bytes + statistics.median(self._growth_errors() or [0])
-        modelled = cost.cpu_seconds + GROWN_BYTE_SECONDS * max(0, grown_bytes)
-        ratios = [r.cpu_seconds / _modelled_seconds(r) for r in self.nearest]
-        if not ratios:
-            return _UNKNOWN.scaled(modelled)
-        return Spread.of(ratios).scaled(modelled).widened(self._margin(_ONE_SECONDS))
+        of_system = system_seconds(grown_bytes, cost.bytes_in)
+        if not self.nearest:
+            return _UNKNOWN.scaled(cost.cpu_seconds + of_system)
+        own = [_own_seconds(r) / r.model_cpu_seconds for r in self.nearest]
+        systems = [_system_seconds(r) / _modelled_system_seconds(r) for r in self.nearest]
+        found = sum_of([
+            Spread.of(own).scaled(cost.cpu_seconds),
+            Spread.of([*_SYSTEM_BY_MODEL, *systems]).scaled(of_system),
+        ])  # fmt: skip
+        return found.widened(self._margin(_ONE_SECONDS))
 
     def seconds(self, cost: ModelledCost) -> Spread:
         """Returns the time that passes: by the CPU time, and how it passed on that machine lately."""
@@ -119,13 +129,25 @@ def _grown_bytes(record: CompactionRecord) -> int:
     return record.peak_rss_bytes - record.start_rss_bytes
 
 
-def _modelled_seconds(record: CompactionRecord) -> float:
-    """Returns the CPU time by the model, if it had known how far the resident set would grow."""
+def _own_seconds(record: CompactionRecord) -> float:
+    """Returns the CPU time without the system's."""
+    return record.cpu_seconds - _system_seconds(record)
+
+
+def _system_seconds(record: CompactionRecord) -> float:
+    """Returns the system's CPU time; by the model where the clock is too coarse, and then not most of all."""
+    if record.system_cpu_seconds < _CLOCK_SECONDS:
+        return min(_modelled_system_seconds(record), record.cpu_seconds / 2)
+    return record.system_cpu_seconds
+
+
+def _modelled_system_seconds(record: CompactionRecord) -> float:
+    """Returns the system's by the model, if it had known how far the resident set would grow."""
     grown_bytes = _grown_bytes(record) if record.start_rss_bytes else record.model_grown_bytes
-    return record.model_cpu_seconds + GROWN_BYTE_SECONDS * max(0, grown_bytes)
+    return system_seconds(grown_bytes, record.bytes_in)
 
 
 def _is_plausible(record: CompactionRecord) -> bool:
-    """Says whether all times of a record are known and like those of a machine."""
-    times = (record.model_cpu_seconds, record.cpu_seconds, record.seconds)
-    return min(times) > 0 and max(times) <= _MAX_FACTOR * min(times)
+    """Says whether a record has what is divided by, and times like those of a machine."""
+    times = (record.model_cpu_seconds, _own_seconds(record), record.seconds)
+    return record.bytes_in > 0 and min(times) > 0 and max(times) <= _MAX_FACTOR * min(times)

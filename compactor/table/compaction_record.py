@@ -43,6 +43,8 @@ class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     seconds: Seconds = 0.0
     cpu_seconds: Seconds = 0.0
     """CPU time of all threads of the process meanwhile."""
+    system_cpu_seconds: Seconds = 0.0
+    """The kernel's part of it: clearing pages, reading and writing files."""
     predicted_seconds: Seconds = 0.0
     stage_seconds: dict[str, Seconds] = {}
     """Seconds of the merging thread by stage; see `compactor.resources.stopwatch`."""

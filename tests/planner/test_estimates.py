@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from compactor.planner.cost_model import GROWN_BYTE_SECONDS, ModelledCost
+from compactor.planner.cost_model import ModelledCost, system_seconds
 from compactor.planner.distinct_keys import key_pool, rows_of_keys
 from compactor.planner.experience import Experience
 from compactor.planner.spread import Spread
 from compactor.table.compaction_record import MAX_MEASURED, CompactionRecord, measured_by
 
 MIB = 1 << 20
+BYTES_IN = 50_000_000
+SYSTEM = system_seconds(130 * MIB, BYTES_IN)
 
 
 def cost(cpu_seconds: float = 1.0, *, fresh: int = 1000, settled: int = 0) -> ModelledCost:
@@ -23,6 +25,7 @@ def cost(cpu_seconds: float = 1.0, *, fresh: int = 1000, settled: int = 0) -> Mo
         cpu_seconds=cpu_seconds,
         grown_bytes=100 * MIB,
         live_rows=100,
+        bytes_in=BYTES_IN,
         fresh_bytes=fresh,
         settled_bytes=settled,
         compression_level=1,
@@ -30,21 +33,29 @@ def cost(cpu_seconds: float = 1.0, *, fresh: int = 1000, settled: int = 0) -> Mo
 
 
 def record(
-    ratio: float, *, model: float = 1.0, slowness: float = 2.0, start: int = 90
+    ratio: float,
+    *,
+    model: float = 1.0,
+    slowness: float = 2.0,
+    start: int = 90,
+    system: float = 1.0,
 ) -> CompactionRecord:
     """Returns the record of a compaction that took `ratio` times the CPU time of the model.
 
-    start: MiB of the process when it began.
+    start: MiB of the process when it began. system: the system's time, for one of the model's.
     """
+    cpu_seconds = model * ratio + system * SYSTEM
     return CompactionRecord(
         compaction_id="c",
         inputs=4,
         rows_out=80,
         live_rows=100,
+        bytes_in=BYTES_IN,
         bytes_out=900,
         fresh_bytes=1000,
-        seconds=model * ratio * slowness,
-        cpu_seconds=model * ratio,
+        seconds=cpu_seconds * slowness,
+        cpu_seconds=cpu_seconds,
+        system_cpu_seconds=system * SYSTEM,
         start_rss_bytes=start * MIB,
         peak_rss_bytes=(start + 130) * MIB,
         model_cpu_seconds=model,
@@ -62,11 +73,13 @@ records = st.lists(
         inputs=numbers,
         rows_out=numbers,
         live_rows=numbers,
+        bytes_in=numbers,
         bytes_out=numbers,
         fresh_bytes=numbers,
         settled_bytes=numbers,
         seconds=times,
         cpu_seconds=times,
+        system_cpu_seconds=times,
         start_rss_bytes=numbers,
         peak_rss_bytes=numbers,
         model_cpu_seconds=times,
@@ -98,8 +111,8 @@ def test_a_table_whose_compactions_are_alike_costs_the_same_again(
     ratio: float, slowness: float, count: int
 ) -> None:
     experience = Experience.of([record(ratio, slowness=slowness)] * count, cost())
-    assert experience.cpu_seconds(cost()).likely == pytest.approx(ratio)
-    assert experience.seconds(cost()).likely == pytest.approx(ratio * slowness)
+    assert experience.cpu_seconds(cost()).likely == pytest.approx(ratio + SYSTEM)
+    assert experience.seconds(cost()).likely == pytest.approx((ratio + SYSTEM) * slowness)
     assert experience.resident_bytes(cost(), 90 * MIB, 500 * MIB).likely == pytest.approx(220 * MIB)
     assert experience.bytes_out(cost()) == 900
     assert experience.bytes_out(cost(fresh=500, settled=400)) == 400 + 450
@@ -124,29 +137,47 @@ def test_what_else_a_process_holds_is_not_taken_for_a_compactions(base: int) -> 
 def test_compactions_of_similar_size_are_learned_from() -> None:
     small, large = [record(5.0, model=0.01)] * 6, [record(0.5, model=100.0)] * 6
     both = [*small, *large]
-    of_memory = GROWN_BYTE_SECONDS * 130 * MIB
-    for seconds, learned, of in ((0.02, 0.05, 0.01), (80.0, 50.0, 100.0)):
+    for seconds, ratio in ((0.02, 5.0), (80.0, 0.5)):
         found = Experience.of(both, cost(seconds)).cpu_seconds(cost(seconds)).likely
-        assert found == pytest.approx(learned * (seconds + of_memory) / (of + of_memory))
+        assert found == pytest.approx(ratio * seconds + SYSTEM)
 
 
-def test_seconds_grow_less_than_the_work_where_memory_does() -> None:
-    experience = Experience.of([record(1.0)], cost(2.0))
-    assert 1.0 < experience.cpu_seconds(cost(2.0)).likely < 2.0
-    of_memory = GROWN_BYTE_SECONDS * 10_000 * MIB
-    heavier = replace(cost(2.0), grown_bytes=10_000 * MIB)
-    assert experience.cpu_seconds(heavier).likely > 2.0 + of_memory / 2
+def test_the_system_takes_longer_where_memory_grows_further() -> None:
+    experience = Experience.of([record(1.0)], cost())
+    heavier = replace(cost(), grown_bytes=10_000 * MIB)
+    expected = 1.0 + system_seconds(10_030 * MIB, BYTES_IN)
+    assert experience.cpu_seconds(heavier).likely == pytest.approx(expected)
+
+
+def test_one_compaction_that_waited_for_its_pages_does_not_slow_the_next() -> None:
+    """A host gives a virtual machine memory when it is first touched, and not again."""
+    slow = record(1.0, system=20.0)
+    assert Experience.of([slow], cost()).cpu_seconds(cost()).likely == pytest.approx(1.0 + SYSTEM)
+    always = Experience.of([slow] * 4, cost()).cpu_seconds(cost())
+    assert always.likely == pytest.approx(1.0 + 20 * SYSTEM)
+
+
+def test_system_time_below_the_ticks_of_a_clock_is_taken_from_the_model() -> None:
+    """A merge of 8 ms may be told to have spent 4 of them in the system, or none."""
+    tiny = replace(record(0.01), cpu_seconds=0.01, system_cpu_seconds=0.004, bytes_in=50_000)
+    tiny = replace(tiny, peak_rss_bytes=tiny.start_rss_bytes)
+    next_one = replace(cost(0.01), bytes_in=50_000, grown_bytes=0)
+    none = replace(tiny, system_cpu_seconds=0.0)
+    found = [Experience.of([each], next_one).cpu_seconds(next_one) for each in (tiny, none)]
+    assert found[0] == found[1]
 
 
 def test_of_equally_similar_compactions_the_newest_count() -> None:
     old, new = [record(1.0)] * 8, [record(3.0)] * 5
-    assert Experience.of([*old, *new], cost()).cpu_seconds(cost()).likely == pytest.approx(3.0)
+    assert Experience.of([*old, *new], cost()).cpu_seconds(cost()).likely == pytest.approx(
+        3.0 + SYSTEM
+    )
 
 
 def test_compactions_that_differ_give_a_wider_spread() -> None:
     alike = Experience.of([record(1.0)] * 5, cost()).seconds(cost())
     unlike = Experience.of([record(r) for r in (0.5, 0.7, 1.0, 1.5, 3.0)], cost()).seconds(cost())
-    assert unlike.likely == alike.likely
+    assert unlike.likely == pytest.approx(alike.likely)
     assert unlike.low < alike.low
     assert unlike.high > alike.high
 
@@ -156,7 +187,8 @@ def test_compactions_of_another_compression_level_teach_nothing() -> None:
     assert Experience.of(slow, cost()).cpu_seconds(cost()) == Experience.of([], cost()).cpu_seconds(
         cost()
     )
-    assert Experience.of([*slow, record(2.0)], cost()).cpu_seconds(cost()).likely == 2.0
+    found = Experience.of([*slow, record(2.0)], cost()).cpu_seconds(cost())
+    assert found.likely == pytest.approx(2.0 + SYSTEM)
 
 
 def test_a_few_fresh_bytes_are_not_what_changed_many_settled_ones() -> None:
