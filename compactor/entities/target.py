@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -48,6 +48,10 @@ SORT: Final = (
 """The key, the sequence of the row policy, and what a time to live measures."""
 
 
+def _is_retention(given: Any) -> bool:
+    return isinstance(given, int | float) and (given == math.inf or 1 <= given <= MAX_TTL_SECONDS)
+
+
 class Target:
     """The table of one run. Concurrent compactions may change it, but no other run of a merge."""
 
@@ -59,9 +63,10 @@ class Target:
         Raises `UsageError` for a retention that no table can hold.
         """
         given = tombstone_retention_seconds
-        if given is not None and given != math.inf and not 1 <= given <= MAX_TTL_SECONDS:
+        if given is not None and not _is_retention(given):
             raise UsageError(
-                f"tombstone_retention_seconds: must be 1 to {MAX_TTL_SECONDS}, or inf, not {given}"
+                f"tombstone_retention_seconds: must be a number of 1 to {MAX_TTL_SECONDS}, or inf, not "
+                f"{given!r}"
             )
         self._retention_seconds = tombstone_retention_seconds
         self.store = store

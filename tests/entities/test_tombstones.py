@@ -158,8 +158,8 @@ def test_a_retention_of_less_than_a_second_is_refused_before_anything_is_read(
     assert not table.exists()
 
 
-@pytest.mark.parametrize("seconds", [0, 0.5, math.nan, 1e300])
-def test_a_run_refuses_a_retention_that_no_table_can_hold(seconds: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [0, 0.5, math.nan, 1e300, "30d"])
+def test_a_run_refuses_a_retention_that_no_table_can_hold(seconds: Any, tmp_path: Path) -> None:
     store = MemoryStore()
     with refuses(UsageError, "tombstone_retention_seconds"):
         run(CHOSEN, store, tmp_path, tombstone_retention_seconds=seconds)
