@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+import pyarrow.types as pt
+from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -26,8 +27,10 @@ from compactor.lakes.order import in_known_order
 from compactor.lakes.statistics import column_ranges
 from compactor.lakes.types import check_cases, lake_schema
 from compactor.stores.base import Store
+from lsm_fragment.arrays.types import contains
 
 _LOG: Final = "_delta_log/"
+_TIMES_FEATURE: Final = "timestampNtz"
 _OPTIONS: Final = {"allow_http": "true"}
 """Of the library's own store, which reads the others from the environment."""
 
@@ -130,6 +133,7 @@ class DeltaLake:
             ]
         else:
             assert len(swap.removes) == len(base.files), "an overwrite removes all files there are"
+            self._allow_types(table, swap.schema)
         table.create_write_transaction(
             adds,
             # Only an overwrite may change columns.
@@ -137,6 +141,19 @@ class DeltaLake:
             DeltaSchema.from_arrow(swap.schema),
             commit_properties=properties,
         )
+
+    def _allow_types(self, table: DeltaTable, schema: pa.Schema) -> None:
+        """Enables what times without a zone need of readers, which an overwrite does not do by itself.
+
+        Without it a table that has such a column can't be opened by anybody.
+        """
+        features = table.protocol().reader_features or ()
+        if _TIMES_FEATURE not in features and any(map(_has_local_times, schema.types)):
+            table.alter.add_feature(
+                TableFeatures.TimestampWithoutTimezone,
+                allow_protocol_versions_increase=True,
+                commit_properties=self._properties(None),
+            )
 
     def _add(self, file: LakeFile, swap: Swap) -> AddAction:
         key = self.folder + file.name
@@ -176,6 +193,10 @@ def _has_deletion_vectors(table: DeltaTable) -> bool:
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return False
     return bool(pa.table(table.deletion_vectors()).num_rows)
+
+
+def _has_local_times(dtype: pa.DataType) -> bool:
+    return contains(dtype, lambda part: pt.is_timestamp(part) and part.tz is None)
 
 
 def _text(value: object) -> object:

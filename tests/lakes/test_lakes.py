@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -344,6 +345,12 @@ def renamed_beside_a_move(table: Table) -> None:
     table.alter(renames={"b": "d"})
 
 
+def renamed_beside_first_local_times(table: Table) -> None:
+    """Delta asks readers for a feature of their own for times without a zone."""
+    table.append(row(3, time=pa.array([datetime(2026, 1, 1)])))
+    table.alter(renames={"b": "d"})
+
+
 def made_anew(table: Table) -> None:
     table.alter(drops=["b"])
     table.append(row(3))
@@ -353,7 +360,7 @@ def made_anew(table: Table) -> None:
     "change",
     [
         moved, swapped, swapped_in_place, moved_beside_a_new_column, renamed_beside_a_move,
-        made_anew,
+        renamed_beside_first_local_times, made_anew,
     ],
 )  # fmt: skip
 def test_columns_that_move_or_change_names_keep_their_values(
