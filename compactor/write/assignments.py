@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +11,7 @@ from pyarrow import types as pt
 
 from compactor.errors import DataError, UsageError
 from compactor.predicate.computed import Expression
+from compactor.predicate.expressions.conversion import converted
 from compactor.predicate.expressions.kinds import kind_of
 from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.key_text import condition_of_key
@@ -100,15 +102,33 @@ def _expression(field: pa.Field, text: str, shown: pa.Schema) -> Assignment:
 def _value(field: pa.Field, value: object) -> Assignment:
     dtype = uncoded_type(field.type)
     plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    if plain is None:
+        return Assignment(field, lambda batch: pa.nulls(batch.num_rows, field.type))
     try:
         scalar = pa.array([plain], dtype)[0]
-        # Arrow cuts fractions and zones off.
-        is_same = plain is None or pt.is_floating(dtype) or bool(scalar.as_py() == plain)
+        is_same = _is_held(plain, scalar.as_py())
     except (*OF_VALUES, OverflowError, TypeError, ValueError):
         is_same = False
     if not is_same:
         raise UsageError(f"set: column {field.name!r} is {field.type}, which can't be {plain!r}")
     return Assignment(field, lambda batch: pa.repeat(scalar, batch.num_rows))
+
+
+def _is_held(given: Any, held: Any) -> bool:
+    """Says whether Arrow holds what was given: it cuts fractions and zones off. Floats may be rounded.
+
+    Raises `TypeError` for values of which one has parts.
+    """
+    if isinstance(held, float):
+        return math.isinf(given) == math.isinf(held)
+    if isinstance(held, list | tuple):
+        parts = list(given.items() if isinstance(given, dict) else given)
+        return len(parts) == len(held) and all(map(_is_held, parts, held))
+    if isinstance(held, dict):
+        return given.keys() == held.keys() and all(
+            _is_held(given[name], part) for name, part in held.items()
+        )
+    return bool(given == held)
 
 
 def _fits(found: pa.DataType, column: pa.DataType) -> bool:
@@ -130,7 +150,9 @@ def _fits(found: pa.DataType, column: pa.DataType) -> bool:
 
 def _computed(batch: pa.RecordBatch, assignment: Assignment, table: TableMetadata) -> pa.Array:
     def compute(rows: pa.RecordBatch) -> pa.Array:
-        values = as_type(assignment.values(rows), assignment.column.type)
+        values, dtype = assignment.values(rows), assignment.column.type
+        # No other type has values that it can't hold and that Arrow casts without a word.
+        values = converted(values, dtype) if pt.is_floating(dtype) else as_type(values, dtype)
         if (place := null_place(values, assignment.column)) is not None:
             raise pa.ArrowInvalid(f"{place!r} has a null, which the table does not allow")
         return values

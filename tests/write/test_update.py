@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -303,3 +304,47 @@ def test_unsigned_integers_of_64_bits_are_calculated_and_stay_exact(store: Memor
     assert table.scan().to_table()["h"].to_pylist() == [high - 1, 4]
     with refuses(DataError, 'the row where "k" = 2'):
         table.update("k = 2", {"h": "h - 5"})
+
+
+@pytest.mark.parametrize("given", ["v * 1e300", "1000000", "CAST(1000000 AS DECIMAL(9, 1))", 1e300])
+def test_no_finite_value_becomes_infinite(store: MemoryStore, given: Any) -> None:
+    table = made(store, pa.table({"k": [1], "v": pa.array([1], pa.float16())}), "k")
+    with refuses(CompactorError, "column 'v'"):
+        table.update("k = 1", {"v": given})
+    assert table.scan().to_table()["v"].to_pylist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "expected"),
+    [
+        (pa.list_(pa.float32()), [0.1, math.inf], [pa.scalar(0.1, pa.float32()).as_py(), math.inf]),
+        (pa.map_(pa.string(), pa.int32()), {"a": 1}, [("a", 1)]),
+        (pa.map_(pa.string(), pa.int32()), [("a", 1)], [("a", 1)]),
+        (pa.struct([("x", pa.float64())]), {"x": 1}, {"x": 1.0}),
+        (pa.struct([("id", pa.uuid())]), None, None),
+        (pa.list_(pa.uuid()), None, None),
+    ],
+)
+def test_nested_columns_take_values_with_rounded_floats_and_nulls(
+    store: MemoryStore, dtype: pa.DataType, given: Any, expected: Any
+) -> None:
+    table = made(store, pa.table({"k": [1, 2], "v": pa.nulls(2, dtype)}), "k")
+    assert table.update("k = 1", {"v": given}).rows == 1
+    assert table.scan().to_table()["v"].to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given"),
+    [
+        (pa.list_(pa.float32()), [1e300]),
+        (pa.list_(pa.int32()), [1.5]),
+        (pa.struct([("x", pa.int64())]), {"x": 1, "y": 2}),
+        (pa.struct([("x", pa.int64()), ("y", pa.int64())]), {"x": 1}),
+    ],
+)
+def test_nested_values_that_would_change_are_refused(
+    store: MemoryStore, dtype: pa.DataType, given: Any
+) -> None:
+    table = made(store, pa.table({"k": [1], "v": pa.nulls(1, dtype)}), "k")
+    with refuses(UsageError, "which can't be"):
+        table.update("k = 1", {"v": given})

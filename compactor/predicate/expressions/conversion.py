@@ -90,11 +90,15 @@ def _of_texts(texts: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _cast(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Casts as Arrow does, except that no finite value becomes infinite."""
-    if pt.is_integer(array.type) and pt.is_floating(dtype):
-        return _floats_of_integers(array, dtype)
-    is_rounded = pt.is_decimal(array.type) and pt.is_floating(dtype)
-    found = decimal_floats(array, dtype) if is_rounded else pc.cast(array, dtype)
-    if not pt.is_floating(dtype) or not pc.any(is_infinite := pc.is_inf(found)).as_py():
+    if not pt.is_floating(dtype):
+        return pc.cast(array, dtype)
+    if pt.is_integer(array.type):
+        found = _floats_of_integers(array, dtype)
+    elif pt.is_decimal(array.type):
+        found = decimal_floats(array, dtype)
+    else:
+        found = pc.cast(array, dtype)
+    if not pc.any(is_infinite := pc.is_inf(found)).as_py():
         return found
     if is_string(array.type):
         is_infinite = pc.and_not(is_infinite, pc.match_substring(array, "inf", ignore_case=True))
