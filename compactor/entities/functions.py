@@ -13,6 +13,7 @@ from compactor.entities.moments import instants
 from compactor.entities.texts import TEXT, canonical, is_string, quoted, texts_of, unquoted
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.joining import with_nulls_of
+from lsm_fragment.arrays.types import MAX_OFFSET_32
 
 Change = Callable[[pa.Array], pa.Array]
 
@@ -87,7 +88,13 @@ def _unless_empty(strings: pa.Array) -> pa.Array:
 
 
 def _substring(start: int, end: int | None = None) -> Change:
-    return _string_function(lambda strings: pc.utf8_slice_codeunits(strings, start, end))
+    first, last = _place(start), None if end is None else _place(end)
+    return _string_function(lambda strings: pc.utf8_slice_codeunits(strings, first, last))
+
+
+def _place(number: int) -> int:
+    """Returns a place that Arrow can count, and that no more characters are before or behind."""
+    return max(-MAX_OFFSET_32, min(number, MAX_OFFSET_32))
 
 
 def _replace(old: str, new: str) -> Change:

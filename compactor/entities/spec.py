@@ -247,7 +247,7 @@ def _ids(
     for name, columns in by_name.items():
         place: Place = ("id", name) if is_mapping else ("id",)
         if name not in names:
-            raise document.fail_at(place, _unknown(name, names))
+            raise document.fail_at(place, _unknown(str(name), names))
         listed = [columns] if isinstance(columns, str) else columns
         if not (isinstance(listed, list) and listed and all(map(_is_column, listed))):
             raise document.fail_at(place, "write a column, or a list of columns, with the id")

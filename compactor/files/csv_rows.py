@@ -121,7 +121,7 @@ def cut_rows(
     quote."""
     room = block_bytes // _PARTS
     read_bytes = block_bytes - 2 * room
-    rest = _without_blanks(source.read_after(0, read_bytes))
+    rest = _from_first_row(source.read_after(0, read_bytes), options.header or columns > 1)
     row, is_all = -1 if options.header else 0, False
     while len(rest):
         cut = cells.cut(rest, columns, columns == 1, is_all, block_bytes, options.marks)
@@ -146,10 +146,11 @@ def cut_rows(
             rest = _joined(rest, room, more)
 
 
-def _without_blanks(data: Bytes) -> Bytes:
-    """Returns the beginning of a file without its mark of UTF-8, and the line ends after it."""
+def _from_first_row(data: Bytes, skips_blanks: bool) -> Bytes:
+    """Returns the beginning of a file without its mark of UTF-8, and without the blank lines after it, which
+    are nulls in rows of one column."""
     start = len(BOM_UTF8) if data[: len(BOM_UTF8)].tobytes() == BOM_UTF8 else 0
-    while data[start : start + 1].tobytes() in (b"\n", b"\r"):
+    while skips_blanks and data[start : start + 1].tobytes() in (b"\n", b"\r"):
         start += 1
     return data[start:]
 

@@ -5,6 +5,8 @@ A value that its column has no room for is refused, and so is one that padding o
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
@@ -17,6 +19,8 @@ from compactor.files.plain_text import UnwritableError, plain_text
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.storage import decoded, to_storage
+
+_BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 class FixedLines:
@@ -54,6 +58,11 @@ class FixedLines:
             cells = fill(text, column.width, padding=column.pad)
         if column.pad != " ":
             self._check_read_back(text, cells, column)
+        if column.start == 0 and self._rows == 0:
+            is_mark = pc.starts_with(cells[:1], _BYTE_ORDER_MARK)
+            self._refuse(
+                text, is_mark, column, "would be read as the mark of UTF-8: align it right"
+            )
         return pc.fill_null(cells, " " * column.width)
 
     def _check(self, text: pa.Array, column: FixedColumn) -> None:

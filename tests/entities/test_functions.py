@@ -19,6 +19,8 @@ from tests.support.wording import refuses
         (["substring", 2, 4, "a.x"], ["abcdef", "a", 12345, True], ["cd", "34"]),
         (["substring", 2, "a.x"], "aé😀def", ["😀def"]),
         (["substring", -3, -1, "a.x"], "abcdef", ["de"]),
+        (["substring", -(10**30), 10**30, "a.x"], "abc", ["abc"]),
+        (["substring", 10**30, "a.x"], "abc", []),
         (["replace", "-", "", "a.x"], ["1-2-3", "4", 5.0], ["123", "4", "5"]),
         (["replace", ".", "\\1", "a.x"], "a.b", ["a\\1b"]),
         (["strip", "a.x"], "\t x y\u00a0", ["x y"]),

@@ -120,7 +120,7 @@ class TestIds:
             read(spec("A a"), tmp_path)
 
     @pytest.mark.parametrize(
-        "said", [5, [], ["n", "n"], "", "_deleted", {"B": "n"}, {"A": {}}, [["n"]]]
+        "said", [5, [], ["n", "n"], "", "_deleted", {"B": "n"}, {1: "n"}, {"A": {}}, [["n"]]]
     )
     def test_a_mistake_in_the_setting_is_named(self, said: Any) -> None:
         with refuses(ConfigError):

@@ -128,6 +128,13 @@ def test_a_value_that_padding_would_change_is_refused_by_row_and_column(
         write(tmp_path / "b.txt", pa.table({"x": values}), layout)
 
 
+def test_a_first_value_that_would_be_read_as_the_mark_of_utf_8_is_refused(tmp_path: Path) -> None:
+    layout = FixedLayout((FixedColumn(name="x", start=0, width=5),))
+    with refuses(InputError, "row 1", "'x'", "UTF-8"):
+        write(tmp_path / "a.txt", pa.table({"x": ["\ufeffa"]}), layout)
+    write(tmp_path / "b.txt", pa.table({"x": ["a", "\ufeffb"]}), layout)
+
+
 @pytest.mark.parametrize("pad", [" ", "#"])
 def test_blanks_around_a_value_are_no_padding_that_is_refused(tmp_path: Path, pad: str) -> None:
     column = FixedColumn(name="x", start=0, width=5, align=Align.LEFT, pad=pad, type=pa.string())

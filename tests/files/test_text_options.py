@@ -75,6 +75,13 @@ def test_without_a_header_columns_are_numbered_or_named(tmp_path: Path) -> None:
     assert refusal(path, options=TextOptions(header=False)).startswith("a.csv, row 2: expected 2")
 
 
+def test_blank_lines_are_nulls_of_one_column_without_a_header(tmp_path: Path) -> None:
+    for mark in ("", "\ufeff"):
+        found = rows_of(tmp_path, f"{mark}\n\na\n\nb\n", header=False)
+        assert [row["c1"] for row in found] == [None, None, "a", None, "b"]
+    assert len(rows_of(tmp_path, "\n\n1,x\n2,y\n", header=False)) == 2
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_lines_of_comment_are_skipped(tmp_path: Path, end: str) -> None:
     lines = ["# of the export", "a", "#,#", "1", "# x", "2", '"#3"', "# the end"]
