@@ -212,7 +212,6 @@ class EntityBatches(FileBatches):
         columns that the rows have in any case. lineage: what the rows say of their members, if anything.
         now_unix_ms: when ids are replaced."""
         self.path = "merged entities"
-        self.bytes_total = 0
         self._batch_bytes = 64 << 20
         self._spec, self._datasets = spec, datasets
         self._clusters, self._changes = clusters, changes
@@ -225,13 +224,6 @@ class EntityBatches(FileBatches):
             for name, kinds in self.kinds.items()
         }
         self.schema = written_schema(types, has_lineage=lineage is not None)
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        return
 
     def _kinds(self) -> dict[str, Kinds]:
         count, strategy = len(self._changes.clusters), self._spec.strategy

@@ -80,6 +80,9 @@ class FileBatches(ABC):
 
     threads: int = 1
 
+    bytes_total: int = 0
+    """Size of the file as stored; 0 for a stream, and for rows that come from no file."""
+
     is_guess: bool = False
     """Whether the types of `schema` are guesses, because the rest of the file is not read yet. Then iterating
     raises `TypesDifferError` where they do not hold, and `bad_rows` has those up to the last batch."""
@@ -100,7 +103,6 @@ class FileBatches(ABC):
         """Text of the kept column by the position of a bad row, if known."""
         self.is_stream = place.is_stream
         self.bytes_total = place.size_bytes
-        """Size of the file as stored; 0 for a stream."""
 
     def kept_of_bad_rows(self, dtype: pa.DataType) -> pa.Array:
         """Returns the kept column's value for each of `bad_rows`; null if unknown."""
@@ -112,12 +114,11 @@ class FileBatches(ABC):
         return texts.cast(dtype)
 
     @property
-    @abstractmethod
     def bytes_consumed(self) -> int:
         """Progress of the iteration in stored bytes, at most `bytes_total`."""
+        return 0
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - rows that come from no file hold nothing
         """Releases the file. Idempotent."""
 
     def _ahead(self, items: Iterator[Item], waiting: int) -> Iterator[Item]:

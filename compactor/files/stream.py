@@ -50,17 +50,12 @@ class StreamBatches(FileBatches):
     def __init__(self, rows: Any, batch_bytes: int) -> None:
         """Raises `InputError` for an object that is not a stream of rows."""
         self.path = NAME
-        self.bytes_total = 0
         self._batch_bytes = batch_bytes
         self._reader = _reader(rows)
         schema = self._reader.schema
         self._unnamed = _unnamed_index(schema)
         self.schema = pa.schema([f for f in schema if f.name not in self._unnamed], schema.metadata)
         self.sort = recorded_sort_schema(schema.metadata, self.schema.names)
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
 
     def close(self) -> None:
         self._reader.close()

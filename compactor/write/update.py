@@ -159,19 +159,12 @@ class _ChangedRows(FileBatches):
     ) -> None:
         self.path = NAME
         self.schema = snapshot.table.shown_schema
-        self.bytes_total = 0
         self._batch_bytes = DEFAULT_BATCH_BYTES
         self._store = store
         self._snapshot = snapshot
         self._where = where
         self._assignments = assignments
         self._scan_threads = threads
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
-
-    def close(self) -> None: ...
 
     def _reading(self) -> AbstractContextManager[None]:
         return nullcontext()  # errors are those of the table

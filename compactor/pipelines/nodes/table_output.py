@@ -33,15 +33,7 @@ class TableRows(FileBatches):
     def __init__(self, name: str, schema: pa.Schema, batches: Batches) -> None:
         self.path = f"node {name!r}"
         self.schema = schema
-        self.bytes_total = 0
         self._rows = batches
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        return
 
     def _batches(self) -> Batches:
         return self._rows

@@ -313,16 +313,8 @@ class _TaskRows(FileBatches):
     def __init__(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema, url: str) -> None:
         self.path = _rows_for(url)
         self.schema = schema
-        self.bytes_total = 0
         self._batch_bytes = _BATCH_BYTES
         self._rows = rows
-
-    @property
-    def bytes_consumed(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        return
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for sent in self._rows:
