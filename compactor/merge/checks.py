@@ -8,6 +8,7 @@ from compactor.common.counts import counted
 from compactor.merge.context import MergeContext
 from compactor.merge.errors import MergeCheckError
 from compactor.merge.order.row_order import GroupOrder
+from compactor.merge.outputs.row_numbers import hash_of
 from compactor.merge.outputs.sinks import GroupNumbers, OutputFragment
 from compactor.rows.flags import KEPT
 from lsm_fragment.arrays.hashing import combine
@@ -66,10 +67,10 @@ def _row_hash(
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)
     if group.folded is not None:
-        return output.folded.hash_of(group.folded)
+        return hash_of(output.folded, group.folded)
     if order.flags is not None and not (order.flags & KEPT).any():
         return None
-    return output.row_numbers.hash_of(group.number, order.flags)
+    return hash_of(output.row_numbers, group.number, order.flags)
 
 
 def _hash_taken(
@@ -79,4 +80,4 @@ def _hash_taken(
     if group is None:
         assert order.copied is not None
         return context.copied[int(order.inputs[0])].row_hash(order.copied)
-    return output.row_numbers.hash_of(group.number)
+    return hash_of(output.row_numbers, group.number)

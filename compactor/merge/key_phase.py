@@ -24,12 +24,11 @@ from compactor.merge.inputs.copied import CopiedRowGroups
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
 from compactor.merge.order.keys_in_order import KeyPieces, WaitingKeys
-from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.sinks import GroupNumbers, OpenOutput, OutputFragment, TimedSink
 from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.merge_plan import WORK_COPIES, WORK_ROW_BYTES
 from compactor.resources.merge_stages import FOOTER, ORDER
-from compactor.resources.record_buffer import RecordBuffer
+from compactor.resources.record_buffer import NumberArrays, RecordBuffer
 from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import FragmentEmitter
 from lsm_fragment.container.header import FragmentHeader
@@ -140,12 +139,12 @@ class KeyPhase:
         )
         footer_records = RecordBuffer(self._context.budget, FOOTER, self._context.disk)
         try:
-            numbers = RowNumbers(self._context.budget, self._context.disk)
+            numbers = NumberArrays(self._context.budget, self._context.disk)
             emitter = FragmentEmitter(TimedSink(sink, self._context.watch), header, footer_records)
             skips = OutputSkips(
                 self._context.settings.skips, self._context.budget, self._context.disk
             )
-            folded_numbers = RowNumbers(self._context.budget, self._context.disk)
+            folded_numbers = NumberArrays(self._context.budget, self._context.disk)
             return OutputFragment(
                 emitter=emitter,
                 sink=sink,

@@ -8,10 +8,9 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
 
-from compactor.merge.outputs.row_numbers import RowNumbers
 from compactor.merge.outputs.skips import OutputSkips
 from compactor.resources.disk import LocalDisk
-from compactor.resources.record_buffer import RecordBuffer
+from compactor.resources.record_buffer import NumberArrays, RecordBuffer
 from compactor.resources.stopwatch import Stopwatch
 from compactor.resources.upload_memory import UploadMemory
 from compactor.rows.flags import NONE_SEEN, RowStatistics
@@ -60,10 +59,11 @@ class OutputFragment(Struct, kw_only=True):
 
     emitter: FragmentEmitter
     sink: OutputSink
-    row_numbers: RowNumbers
+    row_numbers: NumberArrays
+    """Numbers of the rows taken: an array for each row group that is not copied."""
     footer_records: RecordBuffer
     skips: OutputSkips
-    folded: RowNumbers
+    folded: NumberArrays
     """Numbers of rows into which others were folded: an array for each row group that has such rows."""
     row_groups: list[GroupNumbers | None] = field(default_factory=list)
     """Where each row group's numbers are; None if the row group was copied."""
