@@ -26,7 +26,7 @@ from compactor.compaction.driver import (
     FinishedCompaction,
 )
 from compactor.compaction.engine import Engine, InProcessEngine
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.compaction.plan_report import PlanReport
 from compactor.compaction.planned import plan_next
 from compactor.compaction.worker import check_done, compact
@@ -72,7 +72,7 @@ from lsm_fragment.threads import ThreadPool
 def _ignore(_done: int) -> None: ...
 
 
-class _Counting(Silent):
+class _Counting(Listener):
     """Counts the compactions that end."""
 
     def __init__(self, on_progress: Callable[[int], None]) -> None:

@@ -36,7 +36,7 @@ from compactor.common.ranges import range_text
 from compactor.compaction.compact_report import CompactReport, refuse
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.compaction.owner import shown_owner
 from compactor.compaction.plan_report import PlanReport
 from compactor.compaction.planned import Planned, plan_next
@@ -187,7 +187,7 @@ def _compact(
     check_done(driver, report)
 
 
-class _Announcer(Silent):
+class _Announcer(Listener):
     """A listener that prints compactions when they begin (on terminals only) and failed attempts, on
     stderr, and shows how many bytes of all compactions that were begun are done."""
 

@@ -32,7 +32,7 @@ from compactor.common.logs import is_json
 from compactor.common.plain_values import plain_dict
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import Engine
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.compaction.worker import Worker
 from compactor.errors import TableNotFoundError, UsageError
 from compactor.lakes.following import Following
@@ -286,7 +286,7 @@ def _copied(
         following.close()
 
 
-class _Overriding(Silent):
+class _Overriding(Listener):
     """Says for each table, whenever they have changed, which of its properties the options override."""
 
     def __init__(self, *given: Settings) -> None:

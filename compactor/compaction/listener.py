@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from compactor.compaction.compaction import Compaction
     from compactor.compaction.driver import Driver, FinishedCompaction
 
 
-class Listener(Protocol):
-    """A listener, which is told what happens, for users and logs."""
+class Listener:
+    """A listener, which is told what happens, for users and logs; does nothing by default."""
 
     def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
 
@@ -19,32 +19,15 @@ class Listener(Protocol):
 
     def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None:
         """Is told that a step of a table failed as a whole, as when its store is unreachable."""
-        ...
 
     def looked(self, driver: Driver) -> None:
         """Is told that the log was read or written; `driver.log.latest` is version 0 without a table."""
-        ...
 
     def turned(self) -> None:
         """Is told that the loop made one more round: it is alive."""
-        ...
 
 
-class Silent:
-    """A listener that does nothing."""
-
-    def decided(self, driver: Driver, compactions: Sequence[Compaction]) -> None: ...
-
-    def finished(self, driver: Driver, finished: FinishedCompaction) -> None: ...
-
-    def failed(self, driver: Driver, error: Exception, retry_seconds: float) -> None: ...
-
-    def looked(self, driver: Driver) -> None: ...
-
-    def turned(self) -> None: ...
-
-
-class Listeners:
+class Listeners(Listener):
     """Several listeners as one, told in their order."""
 
     def __init__(self, listeners: Iterable[Listener]) -> None:

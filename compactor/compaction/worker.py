@@ -19,7 +19,7 @@ from compactor.compaction.compact_report import CompactReport, explain_lost, ref
 from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, FinishedCompaction
 from compactor.compaction.engine import Engine
-from compactor.compaction.listener import Listener, Silent
+from compactor.compaction.listener import Listener
 from compactor.errors import CompactorError, ConfigError, JobError, MachineError, TableNotFoundError
 from compactor.planner.debt import debt_of
 from compactor.table.snapshot import Snapshot
@@ -106,7 +106,7 @@ class Worker:
         self._by_url = {driver.url: _WatchedTable(driver) for driver in drivers}
         self._engine = engine
         self._clock = clock or SystemClock()
-        self._listener = listener or Silent()
+        self._listener = listener or Listener()
 
     def run_until_idle(self) -> list[FinishedCompaction]:
         """Runs until nothing is due and no failed compaction is to be tried again.

@@ -13,7 +13,7 @@ from compactor.common.clock import Clock, SystemClock
 from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.compaction.worker import Turn
 from compactor.errors import CompactorError, ConfigError
 from compactor.fleet.agenda import Agenda, OpenJob, retention_ms
@@ -45,7 +45,7 @@ _MAX_PAUSE_SECONDS: Final = 10.0
 OpenDriver: TypeAlias = Callable[[Member], Driver]
 
 
-class Fleet(Silent):
+class Fleet(Listener):
     """The rounds of one worker, and a listener that learns from them. Used from the worker's thread."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Final
 
 from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.driver import Driver
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.errors import CompactorError
 from compactor.lakes.publish import Publisher
 from compactor.lakes.publish_report import PublishReport
@@ -18,7 +18,7 @@ _FIRST_PAUSE_SECONDS: Final = 2.0
 _MAX_PAUSE_SECONDS: Final = 60.0
 
 
-class Following(Silent):
+class Following(Listener):
     """A listener that lets a thread publish. The worker never waits for it.
 
     A publication that the end of the process interrupts is continued by the next.

@@ -15,7 +15,7 @@ from compactor.common.logs import utc_time
 from compactor.common.plain_values import plain_dict
 from compactor.compaction.compaction import Compaction
 from compactor.compaction.driver import Driver, FinishedCompaction
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.planner.debt import debt_of
 
 _LOGGED_AS: Final = {"compaction": "compaction_id"}
@@ -37,7 +37,7 @@ class Event(Struct, frozen=True):
 Sink = Callable[[Event], None]
 
 
-class Events(Silent):
+class Events(Listener):
     """A listener that forwards events to all sinks."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:

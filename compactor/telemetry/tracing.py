@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.common.foreign import kind_of
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -96,7 +96,7 @@ def _exporter(name: str, environment: Mapping[str, str]) -> SpanExporter:
     return exporter
 
 
-class Tracing(Silent):
+class Tracing(Listener):
     """A `Listener` that makes spans; pass `committed` to an `ObservedCommitLog`."""
 
     def __init__(self, provider: TracerProvider) -> None:

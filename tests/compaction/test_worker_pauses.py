@@ -12,7 +12,7 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.compaction.worker import Worker
 from compactor.settings.compaction import Policy, Strategy
 from compactor.table.commit_log import CommitLog
@@ -79,7 +79,7 @@ class Both(InProcessEngine):
         return [*outcomes[:1], *(replace(o, outputs=(), failure="no") for o in outcomes[1:])]
 
 
-class Told(Silent):
+class Told(Listener):
     def __init__(self) -> None:
         self.failures: list[str | None] = []
 

@@ -13,7 +13,7 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.listener import Listeners, Silent
+from compactor.compaction.listener import Listener, Listeners
 from compactor.compaction.worker import Worker
 from compactor.errors import StoreUnreachableError
 from compactor.fleet.chores import Chore, Ended, Job, Report, Runner, done
@@ -135,7 +135,7 @@ class Settled:
         return news
 
 
-class Heard(Silent):
+class Heard(Listener):
     """What a fleet and its worker tell, in order."""
 
     def __init__(self, time: Time) -> None:

@@ -20,7 +20,7 @@ from waitress import trigger
 from compactor.cli import watch as watch_module
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.compaction.engine import InProcessEngine
-from compactor.compaction.listener import Listeners, Silent
+from compactor.compaction.listener import Listener, Listeners
 from compactor.compaction.worker import Worker
 from compactor.errors import StoreUnreachableError, UsageError
 from compactor.table.commit_log import CommitLog
@@ -135,7 +135,7 @@ def test_a_store_that_fails_is_not_reached_until_it_answers(hands: Hands) -> Non
     assert health.ready() == (True, "ok")
 
 
-class Waits(Silent):
+class Waits(Listener):
     """How long the worker is going to wait after each failure."""
 
     def __init__(self) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 from compactor.common.counts import counted
 from compactor.compaction.driver import Driver
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 
 
-class Health(Silent):
+class Health(Listener):
     """A `Listener` that other threads query. Each answer is a verdict with a one-line reason."""
 
     def __init__(

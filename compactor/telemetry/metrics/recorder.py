@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from compactor.common.clock import Clock, SystemClock
 from compactor.compaction.backlog import backlog_of
-from compactor.compaction.listener import Silent
+from compactor.compaction.listener import Listener
 from compactor.planner.debt import debt_of
 from compactor.stores.base import Store
 from compactor.stores.metered import COUNTERS, MeteredStore, StoreMetrics
@@ -35,7 +35,7 @@ class _Known(Struct):
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
 
 
-class Recorder(Silent):
+class Recorder(Listener):
     """A `Listener` that records task metrics from outcomes, and process metrics from stores."""
 
     def __init__(
