@@ -18,9 +18,9 @@ from lsm_fragment.blocks.compression import Part, compress
 from lsm_fragment.blocks.layout import BlockKind, Codec
 from lsm_fragment.blocks.parts import payload_checksum
 from lsm_fragment.container.footer import ChunkStats
-from lsm_fragment.encodings.coding import EncodedArray
+from lsm_fragment.encodings.coding import EncodedArray, encode_array
 from lsm_fragment.encodings.dictionary import Coding
-from lsm_fragment.encodings.fitting import compress_fitting, encode_bounded
+from lsm_fragment.encodings.fitting import check_parts, compress_fitting
 from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.keys.bounds import Value
@@ -129,9 +129,10 @@ def encode_chunk(
     if has_templates:
         seen = seen or survey_texts(array)
         compared = seen.extremes
-    encoded = encode_bounded(
+    encoded = encode_array(
         array, is_decided=coding is not Coding.OPEN, seen=seen, words=words, precedent=precedent
     )
+    check_parts(encoded)
     return EncodedChunk(array, encoded, compared)
 
 

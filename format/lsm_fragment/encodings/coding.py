@@ -20,7 +20,7 @@ from lsm_fragment.arrays.templated import (
 from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import Part
 from lsm_fragment.encodings.allowance import Allowance
-from lsm_fragment.encodings.choice import encode_backed, encode_root
+from lsm_fragment.encodings.choice import encode_root
 from lsm_fragment.encodings.node import (
     MAX_UNBACKED_VALUES,
     MAX_VALUE_BYTES,
@@ -109,7 +109,6 @@ def encode_array(
     array: pa.Array,
     *,
     is_decided: bool = False,
-    is_backed: bool = False,
     seen: TextSurvey | None = None,
     words: Words | None = None,
     precedent: Precedent | None = None,
@@ -118,15 +117,16 @@ def encode_array(
 
     array: a storage array, or a dictionary-coded or templated one whose dictionary or templates are exactly
     those in use, in the order of use. is_decided: skip choosing a dictionary; see `Coding`.
-    is_backed: use only encodings in which every value takes bytes; `array` must not be dictionary-coded.
     seen: the survey of a templated array, if there is one. words: those of strings, if they are numbered:
     then the strings are stored by them. precedent: see `encode_by_templates`.
     """
-    root = (
-        encode_backed(array)
-        if is_backed
-        else encode_root(array, is_decided=is_decided, seen=seen, words=words, precedent=precedent)
+    return encoded_of(
+        encode_root(array, is_decided=is_decided, seen=seen, words=words, precedent=precedent)
     )
+
+
+def encoded_of(root: Node) -> EncodedArray:
+    """Returns the chunk of a tree of nodes."""
     nodes = list(root.walk())
     return EncodedArray(
         encoding=root.encoding,

@@ -14,14 +14,12 @@ from pyarrow import types as pt
 
 from lsm_fragment.arrays.sizes import max_total_bytes, total_bytes
 from lsm_fragment.arrays.storage import plain
-from lsm_fragment.arrays.templated import TextSurvey
 from lsm_fragment.arrays.types import value_type
-from lsm_fragment.arrays.worded import Words
 from lsm_fragment.blocks.compression import compress
 from lsm_fragment.blocks.layout import MAX_META_BYTES, Codec
-from lsm_fragment.encodings.coding import EncodedArray, decode_array, encode_array
+from lsm_fragment.encodings.choice import encode_backed
+from lsm_fragment.encodings.coding import EncodedArray, decode_array, encoded_of
 from lsm_fragment.encodings.node import MAX_UNBACKED_VALUES, NODE_BYTES, Encoding
-from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.errors import LimitError
 from lsm_fragment.limits import MAX_RATIO, max_written_bytes, written_limit_bytes
 from lsm_fragment.value_errors import OF_VALUES
@@ -30,24 +28,10 @@ _NO_COMPRESSION: Final = 0
 """The compression level that stores bytes as they are."""
 
 
-def encode_bounded(
-    array: pa.Array,
-    *,
-    is_decided: bool,
-    seen: TextSurvey | None,
-    words: Words | None,
-    precedent: Precedent | None,
-) -> EncodedArray:
-    """Encodes a chunk. is_decided, seen, words, precedent: see `encode_array`.
-
-    Raises `LimitError` for a type with more parts than readers accept.
-    """
-    encoded = encode_array(
-        array, is_decided=is_decided, seen=seen, words=words, precedent=precedent
-    )
+def check_parts(encoded: EncodedArray) -> None:
+    """Raises `LimitError` for a type with more parts than readers accept."""
     if len(encoded.meta) > MAX_META_BYTES:
         raise LimitError(f"a type of {len(encoded.meta) // NODE_BYTES:,} parts is too wide")
-    return encoded
 
 
 def compress_fitting(
@@ -63,7 +47,7 @@ def compress_fitting(
     if not is_plain and total_bytes(array) > max(max_written_bytes(), 2 * array.nbytes):
         raise _too_large(array)  # before the decoded values take memory
     array = plain(array)
-    encoded = encode_array(array, is_backed=True)
+    encoded = encoded_of(encode_backed(array))
     if (stored := _stored(encoded, array, level)) is not None:
         return encoded, *stored
     raise _too_large(array)
