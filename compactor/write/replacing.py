@@ -1,4 +1,4 @@
-"""Deletes rows in the commit that adds others in their place."""
+"""Deletes rows by a condition, in a commit that may add others in their place."""
 
 from __future__ import annotations
 
@@ -42,20 +42,29 @@ class Replacing:
         pool: ThreadPool,
         *,
         on_progress: FragmentProgress = lambda _done: None,
+        skip_missing: bool = False,
     ) -> None:
-        """where: the condition, on shown names; it is bound again when the table's columns have changed."""
+        """where: the condition, on shown names; it is bound again when the table's columns have changed.
+
+        skip_missing: ignores fragments that are gone or in quarantine.
+        """
         self._store = store
         self._text = where
         self._operation = operation
         self._pool = pool
         self._on_progress = on_progress
+        self._skip_missing = skip_missing
         self._bound_to: tuple[Any, ...] = ()
         """The columns to which the condition is bound."""
         self._deleted: list[FragmentEntry] = []
         self.where: Predicate
         """The condition on stored columns."""
+        self.search: Search
+        """The search for that condition."""
         self.rows = 0
         """Number of rows found."""
+        self.fragments = 0
+        """Number of fragments that hold these rows."""
 
     def find(self, snapshot: Snapshot) -> None:
         """Finds the rows of a snapshot, and writes their deletion, which `amend` commits.
@@ -74,16 +83,21 @@ class Replacing:
         if self._bound_to != columns_of_text(snapshot.table):
             self._bound_to = columns_of_text(snapshot.table)
             self.where = condition_on(snapshot.table, self._text)
-            self._search = Search(
-                self._store, self.where, self._pool, self._on_progress, skip_missing=False
+            self.search = Search(
+                self._store,
+                self.where,
+                self._pool,
+                self._on_progress,
+                skip_missing=self._skip_missing,
             )
-        found = self._search.look(snapshot)
+        found = self.search.look(snapshot)
         self.rows = sum(item.new_rows for item in found)
+        self.fragments = len(found)
         return found
 
     def amend(self, latest: Snapshot, changes: Changes) -> Changes:
-        """Deletes the rows beside what a commit adds. Raises `StaleSearchError`."""
+        """Deletes the rows beside what a commit adds, if any. Raises `StaleSearchError`."""
         if columns_of_text(latest.table) != self._bound_to:
             raise StaleSearchError
         changes = replace(changes, operation=self._operation)
-        return with_deletions(latest, self._search, self._deleted, changes)
+        return with_deletions(latest, self.search, self._deleted, changes)

@@ -14,7 +14,6 @@ from compactor.compaction.compaction import Compaction, Outcome
 from compactor.compaction.driver import Driver, DriverSettings, FinishedCompaction
 from compactor.errors import StoreUnreachableError
 from compactor.files.stream import StreamBatches
-from compactor.predicate import parse_where
 from compactor.read.verify import verify
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
@@ -71,7 +70,7 @@ def filled(store: Store, rows: RowPolicy | None = None) -> None:
 
 def delete(store: Store, condition: str) -> int:
     log = CommitLog(store)
-    return delete_rows(store, log, parse_where(condition, log.current().table.schema)).rows
+    return delete_rows(store, log, condition).rows
 
 
 def decided(store: Store) -> tuple[Driver, Compaction, Outcome]:

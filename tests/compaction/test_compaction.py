@@ -29,7 +29,6 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.delete import delete_rows
@@ -356,7 +355,7 @@ def test_what_is_no_damage_puts_nothing_in_quarantine(
 def test_damage_to_the_note_of_deleted_rows_is_damage_to_their_fragment(tmp_path: Path) -> None:
     store = MemoryStore()
     log = ingest_tables(store, [log_rows(60, seed) for seed in range(3)], tmp_path)
-    delete_rows(store, log, condition_on(log.current().table, "id = '1-7'"))
+    delete_rows(store, log, "id = '1-7'")
     (hit,) = [e for e in log.current().fragments.values() if e.deletion]
     assert hit.deletion is not None
     store.objects[hit.deletion.key] = flipped(store.objects[hit.deletion.key], -1)
@@ -372,7 +371,7 @@ def test_an_input_that_is_gone_is_put_in_quarantine_and_costs_no_version_any_mor
     store = MemoryStore()
     tables = [log_rows(60, seed) for seed in range(3)]
     log = ingest_tables(store, tables, tmp_path)
-    delete_rows(store, log, condition_on(log.current().table, "id = '1-7'"))
+    delete_rows(store, log, "id = '1-7'")
     (hit,) = [e for e in log.current().fragments.values() if e.deletion]
     assert hit.deletion is not None
     object_key = hit.key if lost == "fragment" else hit.deletion.key

@@ -16,7 +16,6 @@ from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions
 from tests.support.tables import compact_table, ingest_tables, log_rows
@@ -42,7 +41,7 @@ def test_requests_and_bytes_of_the_second_compaction_are_predicted(
         store = LocalStore(folder)
         if case.delete:
             log = CommitLog(store)
-            delete_rows(store, log, condition_on(log.refresh().table, case.delete))
+            delete_rows(store, log, case.delete)
         report = compact_table(store, strategy=case.strategy)
     figures = report.to_json()
     predicted = figures["predicted"]

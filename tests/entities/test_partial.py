@@ -28,7 +28,6 @@ from compactor.settings.compaction import Strategy as Compaction
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.table.vacuum import vacuum
 from compactor.write.delete import delete_rows
 from tests.entities.support import rows, run, spec, write
@@ -365,7 +364,7 @@ class TestWhatIsLookedAt:
     def test_all_after_others_have_deleted_rows(self, twins: Twins) -> None:
         for store in (twins.partial, twins.whole):
             log = CommitLog(store)
-            delete_rows(store, log, condition_on(log.current().table, "_id = '0|a1|1|b1'"))
+            delete_rows(store, log, "_id = '0|a1|1|b1'")
         report = twins.run(CHOSEN)
         assert (report.looked_at, report.new) == (None, 1)
 
@@ -377,7 +376,7 @@ class TestWhatIsLookedAt:
                 **how,
             )
             log = CommitLog(store)
-            delete_rows(store, log, condition_on(log.current().table, "_id = '0|a1|1|b1'"))
+            delete_rows(store, log, "_id = '0|a1|1|b1'")
             slow.run()
         assert twins.run(CHOSEN).new == 1
 

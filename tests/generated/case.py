@@ -262,7 +262,7 @@ class Case:
         before = self._model.copy()
         rows = self._ask(
             "delete",
-            lambda: delete_rows(self._store, log, condition_on(log.current().table, text)).rows,
+            lambda: delete_rows(self._store, log, text).rows,
         )
         expected = self._model.delete(holds)
         if rows != expected:

@@ -25,7 +25,6 @@ from compactor.rows.fold import FoldError
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.delete import delete_rows
 from compactor.write.ingest import IngestOptions, ingest_batches
@@ -167,8 +166,7 @@ class _Case:
         # A condition on merged rows would need their sums.
         condition = _condition_of(error)
         log = CommitLog(self._store, readers=1)
-        where = condition_on(log.current().table, condition)
-        delete_rows(self._store, log, where)
+        delete_rows(self._store, log, condition)
         del self._values[key]
 
     def _check_named(self, error: FoldError, values: Values) -> Key:

@@ -20,7 +20,6 @@ from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import checkpoint_key
 from compactor.table.version import Changes, Lease, Operation, Quarantine
@@ -81,10 +80,10 @@ def deleted(store: MemoryStore) -> None:
         append_table(store, some_rows(start), "größe", max_rows=16)
     log = CommitLog(store)
     for condition in ("service = 'service-1'", "größe < 20"):
-        delete_rows(store, log, condition_on(log.current().table, condition))
+        delete_rows(store, log, condition)
     _checkpoint(store)
     append_table(store, some_rows(80), None, max_rows=16)
-    delete_rows(store, log, condition_on(log.current().table, "trace LIKE '00%' OR größe > 90"))
+    delete_rows(store, log, "trace LIKE '00%' OR größe > 90")
 
 
 def skipping(store: MemoryStore) -> None:
@@ -136,7 +135,7 @@ def long_keys(store: MemoryStore) -> None:
         append_table(store, part, "url")
     compact_table(store, small, strategy=Strategy.FULL)
     log = CommitLog(store)
-    delete_rows(store, log, condition_on(log.current().table, "id < 3"))
+    delete_rows(store, log, "id < 3")
     compact_table(store, small)
 
 

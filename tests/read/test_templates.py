@@ -124,8 +124,7 @@ def test_overlapping_runs_with_deleted_rows_return_the_rows_that_a_text_scan_doe
     parts = [rows.take(list(range(first, ROWS, 3))) for first in range(3)]
     log = ingest_tables(store, parts, tmp_path, sort=parse_sort_schema("k"), max_rows=300)
     deleted = "k > 900 AND k < 1100 OR message LIKE '%disk%' AND k > 2500"
-    where = condition_on(log.latest.table, deleted)
-    delete_rows(store, log, where, dry_run=False, threads=1, on_progress=lambda _: None)
+    delete_rows(store, log, deleted)
     gone = expected(deleted)["k"]
     for columns in (None, ["w"]):
         found = scanned(store, log.latest, columns, condition)
@@ -141,8 +140,7 @@ def test_deletes_find_the_rows_that_a_text_scan_does(
     log = ingest_tables(
         store, [rows_of_logs()], tmp_path, sort=parse_sort_schema("k"), max_rows=700
     )
-    where = condition_on(log.latest.table, condition)
-    report = delete_rows(store, log, where, dry_run=False, threads=1, on_progress=lambda _: None)
+    report = delete_rows(store, log, condition)
     assert report.rows == expected(condition).num_rows
     left = scanned(store, log.latest, ["k"], "k >= 0")["k"]
     gone = pa.array(sorted(set(range(ROWS)) - set(left.to_pylist())))

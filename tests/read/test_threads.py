@@ -71,7 +71,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def delete_once(store: MemoryStore, where: str) -> DeleteReport:
     log = CommitLog(store)
-    report = delete_rows(store, log, condition_on(log.refresh().table, where))
+    report = delete_rows(store, log, where)
     return replace(report, waiting=())
 
 
@@ -104,8 +104,7 @@ def test_batches_and_reports_are_those_of_one_thread(
         log = append_table(store, log_rows(100 + 90 * seed, seed), sort_by, options, max_rows=16)
     if deletes:
         copy = MemoryStore(dict(store.objects))
-        deleted = condition_on(log.latest.table, DELETED)
-        report = delete_rows(store, log, deleted, threads=threads)
+        report = delete_rows(store, log, DELETED, threads=threads)
         assert replace(report, waiting=()) == delete_once(copy, DELETED)
         assert rows_of_store(store) == rows_of_store(copy)
     snapshot = log.current()

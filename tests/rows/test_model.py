@@ -15,7 +15,6 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compaction import Outcome
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.files.stream import StreamBatches
-from compactor.predicate import parse_where
 from compactor.read.verify import verify
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
@@ -181,8 +180,7 @@ class History:
                 ("flag AND b <> 2", lambda row: bool(row["flag"]) and row["b"] != 2),
             ]
         )
-        predicate = parse_where(condition, self.log.refresh().table.schema)
-        delete_rows(self.store, self.log, predicate)
+        delete_rows(self.store, self.log, condition)
         self.model.delete(where)
 
     def check(self) -> None:

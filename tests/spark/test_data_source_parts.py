@@ -119,7 +119,7 @@ def test_tasks_read_together_what_a_scan_reads(
         sort_by = None if place else "service,ts:desc"
         log = append_table(store, log_rows(100 + 90 * seed, seed), sort_by, options, max_rows=16)
     if deletes:
-        delete_rows(store, log, condition_on(log.latest.table, DELETED))
+        delete_rows(store, log, DELETED)
     snapshot = log.current()
     condition = None if where is None else condition_on(snapshot.table, where)
     taken = [condition_of(each, snapshot.table) for each in pushed]

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from compactor.errors import DataError, InputError
 from compactor.planner.tree import forest
-from compactor.predicate.parse import parse_where
 from compactor.read.verify import verify
 from compactor.settings.compaction import CompactionSettings, Strategy
 from compactor.stores.base import Store
@@ -32,9 +31,7 @@ SMALL = CompactionSettings(target_fragment_bytes=1, max_rows_per_row_group=4)
 
 
 def delete_where(store: Store, condition: str) -> None:
-    log = CommitLog(store)
-    schema = log.current().table.schema
-    delete_rows(store, log, parse_where(condition, schema))
+    delete_rows(store, CommitLog(store), condition)
 
 
 def ids(store: Store) -> list[int]:

@@ -11,7 +11,6 @@ from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import create_own
 from compactor.table.checkpoint import checkpoint_bytes
 from compactor.table.commit_log import CommitLog
-from compactor.table.conditions import condition_on
 from compactor.table.object_names import memo_key, parse_checkpoint, version_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import vacuum
@@ -50,7 +49,7 @@ def test_others_that_change_rows_end_it() -> None:
     assert CommitLog(store).current().memo is None
     store = MemoryStore()
     log, _key = with_memo(store)
-    delete_rows(store, log, condition_on(log.current().table, "k = 1"))
+    delete_rows(store, log, "k = 1")
     assert CommitLog(store).current().memo is None
 
 

@@ -18,7 +18,6 @@ from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CommitConflictError, DataError, StaleAttemptError, UsageError
 from compactor.files.stream import StreamBatches
-from compactor.predicate.parse import parse_where
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.resources import budget as budget_module
@@ -76,7 +75,7 @@ def opened(store: Store) -> Table:
 
 def delete(store: Store, condition: str, **options: Any) -> DeleteReport:
     log = CommitLog(store)
-    return delete_rows(store, log, parse_where(condition, log.current().table.schema), **options)
+    return delete_rows(store, log, condition, **options)
 
 
 def ids(store: Store, version: int | None = None) -> list[str]:
