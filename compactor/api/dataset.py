@@ -33,8 +33,8 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
     Columns that an engine does not ask for are not read. Of a filter, comparisons of a column with a value of
     its kind, `is_in`, `is_null`, `starts_with`, and their combinations are evaluated by the scan, which skips
     row groups by them; PyArrow applies the whole filter to the rows that are left. Rows come in sort order.
-    It can be pickled, and is then opened again by its address and version. Scan it by `scanner`: PyArrow's own
-    `Scanner.from_dataset` looks for a dataset in C++, and ends the process where there is none.
+    It can be pickled, and is then opened again by its address and version. Scan it by `scanner`: PyArrow's
+    own `Scanner.from_dataset` looks for a dataset in C++, and ends the process where there is none.
     """
 
     def __init__(self, view: TableView) -> None:
