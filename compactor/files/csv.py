@@ -257,7 +257,7 @@ def _read_header(
         raise InputError(f"{top}: not a header of column names: {error}") from None
     if not options.header:
         names = list(options.names) or [f"c{number}" for number in range(1, len(first) + 1)]
-        _check_names(top, names, options)
+        _check_names(top, names, options, is_quoted=rows.is_quoted)
         return _Header(names, has_rows=bool(first))
     has_rows = rows.may_go_on or _has_another(rows.read, blank_counts=len(first) == 1)
     if not has_rows and rows.is_cut:
@@ -269,7 +269,7 @@ def _read_header(
         return _Header(known.names, has_rows=False)
     if not first:
         raise UnknownColumnsError(f"{path}: {_NO_HEADER}")
-    _check_names(top, first, options)
+    _check_names(top, first, options, is_quoted=rows.is_quoted)
     return _Header(first, has_rows)
 
 
@@ -285,7 +285,10 @@ class _FirstRows:
             start += more
         self.may_go_on = source.is_stream and has_row(start, options)
         """Whether more rows may come."""
-        lines = io.StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline="")
+        text = start.decode("utf-8-sig", errors="surrogateescape")
+        self.is_quoted = bool(options.quote) and text.startswith(options.quote)
+        """Whether the first cell is in quotes."""
+        lines = io.StringIO(text, newline="")
         self.is_cut = len(start) >= _HEADER_BYTES
         self.read = csv.reader(
             (line for line in lines if not (options.comment and line.startswith(options.comment))),
@@ -295,8 +298,10 @@ class _FirstRows:
         )
 
 
-def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None:
-    """Raises `InputError` unless these can be the names of a file's columns."""
+def _check_names(
+    place: str, names: Sequence[str], options: TextOptions, *, is_quoted: bool
+) -> None:
+    """Raises `InputError` unless these can be the names of a file's columns. is_quoted: the first one."""
     if any(SURROGATE.search(name) for name in names):
         raise InputError(f"{place}: a column name is not {_not_in(options)}")
     if strange := next((name for name in names if not name.isprintable()), None):
@@ -320,8 +325,8 @@ def _check_names(place: str, names: Sequence[str], options: TextOptions) -> None
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise InputError(f"{place}: the name {repeated[0]!r} is given twice: names must be unique")
-    # A name with the file's own delimiter was in quotes.
-    if len(names) == 1 and options.delimiter not in names[0] and re.search("[,;\t|]", names[0]):
+    # Who quotes a name says that it is one.
+    if len(names) == 1 and not is_quoted and re.search("[,;\t|]", names[0]):
         advice = "name the delimiter, if it is not"
         if not options.can_be_set:
             advice = "save the file with the delimiter"

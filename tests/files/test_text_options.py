@@ -75,6 +75,12 @@ def test_without_a_header_columns_are_numbered_or_named(tmp_path: Path) -> None:
     assert refusal(path, options=TextOptions(header=False)).startswith("a.csv, row 2: expected 2")
 
 
+def test_the_name_of_one_column_may_have_other_delimiters_in_quotes(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, '"a|b"\n1\n') == [{"a|b": 1}]
+    path = put(tmp_path, "a.csv", "a|b\n1|2\n")
+    assert "name the delimiter" in refusal(path)
+
+
 def test_blank_lines_are_nulls_of_one_column_without_a_header(tmp_path: Path) -> None:
     for mark in ("", "\ufeff"):
         found = rows_of(tmp_path, f"{mark}\n\na\n\nb\n", header=False)
