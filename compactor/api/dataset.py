@@ -113,7 +113,9 @@ class TableScanner(RowStream):
         batch_size: int | None,
         threads: int | None,
     ) -> None:
-        """Use `TableDataset.scanner`. Raises `UsageError` for an unknown column."""
+        """Use `TableDataset.scanner`. Raises `UsageError` for an unknown column or empty batches."""
+        if batch_size is not None and batch_size < 1:
+            raise UsageError(f"batch_size: must be at least 1, not {batch_size}")
         self._columns = columns if columns is None or isinstance(columns, Mapping) else [*columns]
         self._filter = filter
         self._batch_size = batch_size

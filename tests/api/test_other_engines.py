@@ -403,6 +403,9 @@ def test_heads_limits_and_batches_read_no_further(table: Table) -> None:
     assert dataset.head(3)["id"].to_pylist() == [0, 1, 2]
     assert dataset.head(0).num_rows == 0
     assert max(batch.num_rows for batch in dataset.to_batches(batch_size=7)) == 7
+    for size in (0, -1):
+        with refuses(UsageError, "batch_size"):
+            dataset.to_table(batch_size=size)
     assert table.to_polars().head(3).collect()["id"].to_list() == [0, 1, 2]
     assert table.to_polars().select(pl.len()).collect().item() == len(expected())
 

@@ -343,6 +343,8 @@ def test_changes_go_by_tags_and_times() -> None:
     for moment in (begin, begin.isoformat(), "30s", "2"):
         assert table.changes(moment).to_table() == table.changes(2).to_table()
     assert table.changes(0, "30s").to_table() == table.changes(0, 2).to_table()
+    with refuses(VersionNotFoundError, "no version -1"):
+        table.changes(-1).to_table()
     with refuses(VersionNotFoundError, "no tag 'stert'"):
         table.changes("stert")
 
