@@ -17,7 +17,7 @@ from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.key_text import condition_of_key
 from compactor.table.metadata import TableMetadata
 from compactor.table.not_null import null_place
-from lsm_fragment.arrays.cast import as_type
+from lsm_fragment.arrays.cast import as_type, cast_exactly
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.arrays.types import uncoded_type
 from lsm_fragment.errors import SchemaError
@@ -148,11 +148,14 @@ def _fits(found: pa.DataType, column: pa.DataType) -> bool:
     return kind == wanted or wanted in _BECOMES.get(kind, ())
 
 
+def _without_infinities(array: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """Casts as `cast_exactly`, but rounds to floats, and makes no finite value infinite, as Arrow would."""
+    return converted(array, dtype) if pt.is_floating(dtype) else cast_exactly(array, dtype)
+
+
 def _computed(batch: pa.RecordBatch, assignment: Assignment, table: TableMetadata) -> pa.Array:
     def compute(rows: pa.RecordBatch) -> pa.Array:
-        values, dtype = assignment.values(rows), assignment.column.type
-        # No other type has values that it can't hold and that Arrow casts without a word.
-        values = converted(values, dtype) if pt.is_floating(dtype) else as_type(values, dtype)
+        values = as_type(assignment.values(rows), assignment.column.type, _without_infinities)
         if (place := null_place(values, assignment.column)) is not None:
             raise pa.ArrowInvalid(f"{place!r} has a null, which the table does not allow")
         return values

@@ -315,6 +315,23 @@ def test_no_finite_value_becomes_infinite(store: MemoryStore, given: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [
+        (pa.list_(pa.float16()), [1e300]),
+        (pa.struct([("x", pa.float32())]), {"x": 1e300}),
+        (pa.dictionary(pa.int32(), pa.float32()), 1e300),
+    ],
+)
+def test_no_finite_value_becomes_infinite_within_a_column(
+    store: MemoryStore, dtype: pa.DataType, wide: Any
+) -> None:
+    table = made(store, pa.table({"k": [1], "v": pa.nulls(1, dtype), "w": pa.array([wide])}), "k")
+    with refuses(DataError, "column 'v'", "1e+300"):
+        table.update("k = 1", {"v": "w"})
+    assert table.scan().to_table()["v"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
     ("dtype", "given", "expected"),
     [
         (pa.list_(pa.float32()), [0.1, math.inf], [pa.scalar(0.1, pa.float32()).as_py(), math.inf]),

@@ -15,8 +15,8 @@ from pyspark.sql import types as st
 
 from compactor.errors import DataError, InputError, UsageError
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.cast import cast_exactly, cast_storage
-from lsm_fragment.arrays.storage import plain, to_logical, to_storage
+from lsm_fragment.arrays.cast import as_type, cast_exactly, cast_storage
+from lsm_fragment.arrays.storage import plain, to_storage
 from lsm_fragment.arrays.types import contains, is_bytes, is_list_like, is_string, storage_type
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import first_line
@@ -185,8 +185,7 @@ def from_spark(column: pa.Array, dtype: pa.DataType) -> pa.Array:
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """
-    stored = storage_type(dtype)
-    return to_logical(cast_storage(to_storage(column), stored, _exactly), dtype)
+    return as_type(column, dtype, _exactly)
 
 
 def _exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -167,11 +167,11 @@ def _cast_struct(
     return build_struct(dtype, len(array), children, mask)
 
 
-def as_type(array: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """Casts an array to another type of the same shape. Raises what `cast_exactly` and `to_logical` raise."""
+def as_type(array: pa.Array, dtype: pa.DataType, cast_leaf: CastLeaf = cast_exactly) -> pa.Array:
+    """Casts an array to another type of the same shape. Raises what `cast_leaf` and `to_logical` raise."""
     if array.type.equals(dtype, check_metadata=True):
         return array
-    return to_logical(cast_storage(to_storage(array), storage_type(dtype)), dtype)
+    return to_logical(cast_storage(to_storage(array), storage_type(dtype), cast_leaf), dtype)
 
 
 def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
