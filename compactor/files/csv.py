@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -285,13 +286,16 @@ class _FirstRows:
             start += more
         self.may_go_on = source.is_stream and has_row(start, options)
         """Whether more rows may come."""
-        text = start.decode("utf-8-sig", errors="surrogateescape")
-        self.is_quoted = bool(options.quote) and text.startswith(options.quote)
+        lines = io.StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline="")
+        used = (
+            line for line in lines if not (options.comment and line.startswith(options.comment))
+        )
+        first = next((line for line in used if line.strip("\r\n")), "")
+        self.is_quoted = bool(options.quote) and first.startswith(options.quote)
         """Whether the first cell is in quotes."""
-        lines = io.StringIO(text, newline="")
         self.is_cut = len(start) >= _HEADER_BYTES
         self.read = csv.reader(
-            (line for line in lines if not (options.comment and line.startswith(options.comment))),
+            itertools.chain([first], used),
             delimiter=options.delimiter,
             quotechar=options.quote or None,
             quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,

@@ -77,6 +77,10 @@ def test_without_a_header_columns_are_numbered_or_named(tmp_path: Path) -> None:
 
 def test_the_name_of_one_column_may_have_other_delimiters_in_quotes(tmp_path: Path) -> None:
     assert rows_of(tmp_path, '"a|b"\n1\n') == [{"a|b": 1}]
+    for above in ("", "\n", "# of the export\n"):
+        for name in ("a|b", "a,b"):
+            found = rows_of(tmp_path, f'{above}"{name}"\n1\n', comment="#")
+            assert found == [{name: 1}], above
     path = put(tmp_path, "a.csv", "a|b\n1|2\n")
     assert "name the delimiter" in refusal(path)
 
