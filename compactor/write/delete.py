@@ -68,14 +68,12 @@ def delete_rows(
         def attempt(snapshot: Snapshot) -> DeleteReport:
             if dry_run:
                 replacing.count(snapshot)
-            else:
-                replacing.find(snapshot)
-            if dry_run or not replacing.fragments:
                 return _report_of(replacing, snapshot)
-            after = log.commit(
-                partial(replacing.amend, changes=Changes(operation=Operation.DELETE))
-            )
-            return _report_of(replacing, after)
+            replacing.find(snapshot)
+            if not replacing.fragments:
+                return _report_of(replacing, snapshot)
+            deletion = partial(replacing.amend, changes=Changes(operation=Operation.DELETE))
+            return _report_of(replacing, log.commit(deletion))
 
         return until_current(log, attempt, "deleted")
 
