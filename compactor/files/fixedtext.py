@@ -5,7 +5,7 @@ A value that its column has no room for is refused, and so is one that padding o
 
 from __future__ import annotations
 
-from typing import Final
+from codecs import BOM_UTF8
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,6 @@ from compactor.files.plain_text import UnwritableError, plain_text
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.json_texts import joined, text_scalar
 from lsm_fragment.arrays.storage import decoded, to_storage
-
-_BYTE_ORDER_MARK: Final = "\ufeff"
 
 
 class FixedLines:
@@ -59,7 +57,7 @@ class FixedLines:
         if column.pad != " ":
             self._check_read_back(text, cells, column)
         if column.start == 0 and self._rows == 0:
-            is_mark = pc.starts_with(cells[:1], _BYTE_ORDER_MARK)
+            is_mark = pc.starts_with(cells[:1], BOM_UTF8.decode())
             self._refuse(
                 text, is_mark, column, "would be read as the mark of UTF-8: align it right"
             )

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.types as pt
 from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
+from pyarrow import types as pt
 
 from compactor.common.clock import SystemClock
 from compactor.errors import StoreError, UsageError

@@ -20,13 +20,13 @@ _UNKNOWN: Final = Spread(0.3, 1.0, 4.0)
 """Seconds of another machine for each of the model's."""
 _ONE_SECONDS: Final = 0.25
 """Seconds reach at least this share to both sides, learned from one compaction; half of it, from more."""
+_ONE_MEMORY: Final = 0.15
+"""So do the bytes of the resident set."""
 _SYSTEM_BY_MODEL: Final = (1.0, 1.0)
 """The model's system time counts as two records. The same merge takes a tenth or ten times as much of it: how
 long clearing a page takes depends on whether a virtual machine's host has given it before."""
 _CLOCK_SECONDS: Final = 0.02
 """Systems tell whose CPU time it was by looking every 1 to 10 ms: take less than this for unknown."""
-_ONE_MEMORY: Final = 0.15
-"""So do the bytes of the resident set."""
 _LEAST_FRESH: Final = 0.2
 """Learn what becomes of fresh bytes where they are more than this for each settled one: beside few of them,
 the small change of the others is most of the change."""

@@ -92,7 +92,8 @@ def versions_between(log: CommitLog, since: Snapshot, until: Snapshot) -> list[V
 
 
 def check_since(log: CommitLog, version: int, latest: Snapshot) -> None:
-    """Raises `VersionNotFoundError` if a vacuum may have taken what changes since a version need."""
+    """Raises `VersionNotFoundError` if a vacuum may have taken what changes since a version need, and for a
+    number that no version has."""
     if version < 0:
         log.history.check_kept(version, latest)
     first = 0 if latest.oldest <= 1 else latest.oldest
