@@ -24,15 +24,19 @@ programs_of() {
 # shellcheck disable=SC2329
 stop() {
     local programs
+    # The signal may come before the JVM, or before its pid is noted.
+    [ -n "${jvm:=${!-}}" ] || exit 143
     mapfile -t programs < <(programs_of "$jvm")
     # Without a program yet, stop the JVM.
     kill -s TERM "${programs[@]:-$jvm}"
 }
 
+jvm=
 trap stop TERM
 # spark-submit execs the JVM, so this is also the JVM's pid.
 "$@" &
-jvm=$!
+# A stop in between may have noted it, and changed $!.
+: "${jvm:=$!}"
 # Signals interrupt wait.
 while
     wait "$jvm"

@@ -116,12 +116,13 @@ def test_the_entrypoint_runs_spark_submit_so_that_its_program_is_told_to_stop(
 class Submitted:
     """driver.sh with a bash in the place of the JVM: a SIGTERM ends it at once, too."""
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, **environment: str) -> None:
         submit = folder / "spark-submit"
         submit.write_text(f"#!/bin/bash\n{program}\n")
         submit.chmod(0o755)
         self.process = subprocess.Popen(
             [str(DOCKER / "driver.sh"), str(submit)],
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
@@ -131,6 +132,9 @@ class Submitted:
 
     def stop(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
         try:
             output, _ = self.process.communicate(timeout=20)
         finally:
@@ -176,6 +180,20 @@ def test_a_driver_whose_program_has_not_begun_ends_at_once(tmp_path: Path) -> No
     submitted = Submitted(tmp_path, "echo up; exec tail -f /dev/null")
     submitted.wait_until_up()
     assert submitted.stop() == (143, "")
+
+
+@pytest.mark.parametrize("command", ['"$@"', "jvm:="])
+def test_a_driver_ends_though_a_stop_comes_before_it_knows_its_jvm(
+    tmp_path: Path, command: str
+) -> None:
+    # Bash reads this file first, and then sends itself the stop in front of the command.
+    stopping = tmp_path / "stopping"
+    stopping.write_text(
+        'stop_at() { case $BASH_COMMAND in *"$AT"*) trap - DEBUG; kill -s TERM $$ ;; esac; }\n'
+        "trap stop_at DEBUG\n"
+    )
+    submitted = Submitted(tmp_path, "exec tail -f /dev/null", BASH_ENV=str(stopping), AT=command)
+    assert submitted.ended() == (143, "")
 
 
 @pytest.mark.spark
