@@ -7,7 +7,8 @@ The library's own retries are off: with them, two rewrites of the same files wou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -31,8 +32,14 @@ from lsm_fragment.arrays.types import contains
 
 _LOG: Final = "_delta_log/"
 _TIMES_FEATURE: Final = "timestampNtz"
+_SKIPPED_BY: Final = "delta.dataSkippingStatsColumns"
+"""The property that names the columns by which readers may skip files."""
+_PLAIN: Final = re.compile(r"\w+", re.ASCII)
 _OPTIONS: Final = {"allow_http": "true"}
 """Of the library's own store, which reads the others from the environment."""
+
+
+_Stats = dict[str, Any]
 
 
 class DeltaLake:
@@ -100,6 +107,7 @@ class DeltaLake:
                     self._store.url,
                     DeltaSchema.from_arrow(schema),
                     storage_options=_OPTIONS,
+                    configuration=_naming(_skippable(schema)),
                     commit_properties=self._properties(0),
                 )
         except StoreError:
@@ -124,7 +132,16 @@ class DeltaLake:
         if is_same and added:
             fields = DeltaSchema.from_arrow(pa.schema(added)).fields
             table.alter.add_columns(fields, commit_properties=self._properties(None))
-        adds: list[AddAction | RemoveAction] = [self._add(f, swap) for f in swap.adds]
+        added_files = [(file, self._stats(file, swap.schema)) for file in swap.adds]
+        self._name_skippable(
+            table,
+            swap.schema,
+            [stats for _, stats in added_files],
+            keeps_files=is_same and bool(base.files),
+        )
+        adds: list[AddAction | RemoveAction] = [
+            self._add(file, stats, keeps_rows=swap.keeps_rows) for file, stats in added_files
+        ]
         if is_same:
             now = SystemClock().now_unix_ms()
             adds += [
@@ -155,20 +172,48 @@ class DeltaLake:
                 commit_properties=self._properties(None),
             )
 
-    def _add(self, file: LakeFile, swap: Swap) -> AddAction:
-        key = self.folder + file.name
-        ranges = column_ranges(footer_of(self._store, key, file.size_bytes))
-        stats: dict[str, Any] = {
+    def _name_skippable(
+        self, table: DeltaTable, schema: pa.Schema, stats: Sequence[_Stats], *, keeps_files: bool
+    ) -> None:
+        """Names the columns by which readers may skip files: those with statistics in all files.
+
+        schema: of the lake. stats: of the files that come. keeps_files: whether others stay. Otherwise the
+        library's own readers take a bound that a file lacks for one that no row of the file is within.
+        """
+        named = _names_in(table.metadata().configuration)
+        names = set(named if keeps_files else _skippable(schema))
+        for each in stats:
+            nulls = each["nullCount"].items()
+            names &= {name for name, count in nulls if count == each["numRecords"]}.union(
+                each["minValues"]
+            )
+        if names != set(named):
+            # It keeps the interpreter's lock until the store answers, so most tables are created with it.
+            table.alter.set_table_properties(
+                _naming(names), commit_properties=self._properties(None)
+            )
+
+    def _stats(self, file: LakeFile, schema: pa.Schema) -> _Stats:
+        """Returns a file's statistics as the log has them. schema: of the lake."""
+        footer = footer_of(self._store, self.folder + file.name, file.size_bytes)
+        ranges = column_ranges(footer)
+        held = set(footer.schema.to_arrow_schema().names)
+        absent = [f.name for f in schema if f.name not in held and not pt.is_nested(f.type)]
+        return {
             "numRecords": file.rows,
             "minValues": {
                 name: _text(part.least) for name, part in ranges.items() if part.is_known
             },
             "maxValues": {name: _text(part.most) for name, part in ranges.items() if part.is_known},
-            "nullCount": {name: part.nulls for name, part in ranges.items()},
+            "nullCount": {name: part.nulls for name, part in ranges.items()}
+            | dict.fromkeys(absent, file.rows),
         }
+
+    def _add(self, file: LakeFile, stats: _Stats, *, keeps_rows: bool) -> AddAction:
+        key = self.folder + file.name
         modified = round(self._store.head(key).modified_unix_seconds * 1000)
         return AddAction(
-            file.name, file.size_bytes, {}, modified, not swap.keeps_rows, json.dumps(stats)
+            file.name, file.size_bytes, {}, modified, not keeps_rows, json.dumps(stats)
         )
 
     def _open(self, version: int | None = None) -> DeltaTable:
@@ -187,6 +232,27 @@ class DeltaLake:
             raise
         except (DeltaError, OSError) as error:
             raise StoreError(f"{self._store.url}: Delta: {one_line(error)}") from error
+
+
+def _skippable(schema: pa.Schema) -> list[str]:
+    """Returns the columns whose files have statistics, but for odd values."""
+    return [
+        field.name
+        for field in schema
+        if _PLAIN.fullmatch(field.name)
+        and any(
+            kind(field.type) for kind in (pt.is_integer, pt.is_date, pt.is_timestamp, pt.is_string)
+        )
+    ]
+
+
+def _naming(names: Iterable[str]) -> dict[str, str]:
+    """Returns the property that names columns by which readers may skip files."""
+    return {_SKIPPED_BY: ",".join(sorted(names))}
+
+
+def _names_in(configuration: Mapping[str, str]) -> list[str]:
+    return [name for name in configuration.get(_SKIPPED_BY, "").split(",") if name]
 
 
 def _has_deletion_vectors(table: DeltaTable) -> bool:

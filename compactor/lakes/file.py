@@ -18,8 +18,7 @@ from compactor.predicate.skipping.spec import SkipKind, can_index
 from compactor.read.export import sink_options
 from compactor.read.scan import scan
 from compactor.read.scan_pieces import of_fragments
-from compactor.stores.base import Store
-from compactor.stores.user_files import UploadFile
+from compactor.stores.base import Store, UploadFile
 from compactor.table.snapshot import Snapshot
 from lsm_fragment.arrays.cast import as_type
 from lsm_fragment.arrays.types import storage_type

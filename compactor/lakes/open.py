@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Final
 
 from compactor.errors import UsageError
 from compactor.lakes.lake import Lake, LakeKind, check_names
@@ -11,6 +13,8 @@ from compactor.resources.packages import Extra, required
 from compactor.stores.base import Store
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
+
+_UNCLEAR: Final = re.compile(r"[%#?\\\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def open_publisher(
@@ -46,6 +50,7 @@ def _opened(
         from compactor.lakes.parquet import ParquetFolder
 
         return ParquetFolder(target, table_id)
+    _check_plain(target.url)
     with required(Extra.PUBLISH, f"publishing as {kind}"):
         if kind is LakeKind.DELTA:
             from compactor.lakes.delta import DeltaLake
@@ -54,6 +59,15 @@ def _opened(
         from compactor.lakes.iceberg import IcebergLake
 
         return IcebergLake(target, table_id, catalog, name)
+
+
+def _check_plain(url: str) -> None:
+    """Raises `UsageError` for an address that libraries and readers would take for that of another folder."""
+    if (unclear := _UNCLEAR.search(url)) is not None:
+        raise UsageError(
+            f"{url}: Delta and Iceberg readers take {unclear[0]!a} in an address for something else: name "
+            "a folder without %, #, ?, backslashes and control characters, or publish as parquet"
+        )
 
 
 def check_apart(table: str, destination: str) -> None:

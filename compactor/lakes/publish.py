@@ -234,7 +234,8 @@ def _swaps(
     Readers see the rows of the version after either. written: the pieces that come, by id.
     """
     equal = [part for part in rewrites if _keeps_rows(part, written)]
-    arrived = [write(piece) for part in equal for piece in part.arrived]
+    pieces = [piece for part in equal for piece in part.arrived if piece.live_rows]
+    arrived = [file for piece in pieces if (file := write(piece)).rows]
     merged = [file for part in equal for file in part.removes]
     gone = {file.name for file in merged}
     come = {piece.id for part in equal for piece in part.adds}

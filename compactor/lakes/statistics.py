@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _MAX_TEXT: Final = 256
-"""Leave out longer texts, which would fill the log of the lake."""
+"""Cut longer texts, which would fill the log of the lake."""
+_LAST: Final = "\U0010ffff"
+"""The character after all others."""
 
 
 class ColumnRange(Struct, frozen=True):
@@ -38,10 +40,10 @@ def column_ranges(footer: pq.FileMetaData) -> dict[str, ColumnRange]:
         if any(part is None or not part.has_null_count for part in parts):
             continue
         valued = [part for part in parts if part.num_values]
-        bounds = [_bounds(part) if part.has_min_max else None for part in valued]
+        bounds = [_short(_bounds(part)) if part.has_min_max else None for part in valued]
         nulls = sum(part.null_count for part in parts)
-        if bounds and all(bound is not None and _fits(*bound) for bound in bounds):
-            known = [bound for bound in bounds if bound is not None]
+        known = [bound for bound in bounds if bound is not None]
+        if known and len(known) == len(bounds):
             least, most = min(low for low, _ in known), max(high for _, high in known)
             found[name] = ColumnRange(least, most, nulls)
         else:
@@ -75,7 +77,15 @@ def _bounds(part: pq.Statistics) -> tuple[Any, Any] | None:
         return None
 
 
-def _fits(least: object, most: object) -> bool:
-    if isinstance(least, str) and isinstance(most, str):
-        return max(len(least), len(most)) <= _MAX_TEXT
-    return not isinstance(least, bool) and isinstance(least, int | dt.date)
+def _short(bounds: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
+    """Returns bounds that a lake keeps: texts cut so that they stay bounds; None for other types."""
+    if bounds is None:
+        return None
+    least, most = bounds
+    if isinstance(least, str):
+        if len(most) > _MAX_TEXT:
+            if most[_MAX_TEXT] == _LAST:
+                return None
+            most = most[:_MAX_TEXT] + _LAST
+        return least[:_MAX_TEXT], most
+    return bounds if isinstance(least, int | dt.date) and not isinstance(least, bool) else None

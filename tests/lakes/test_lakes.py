@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -258,6 +260,21 @@ def test_fragments_without_rows_have_no_file(
         assert copy.rows() == expected(table)
 
 
+def test_fragments_that_lost_all_rows_before_a_compaction_leave_nothing(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(numbers(1))
+    table.append(numbers(2))
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish()
+    table.delete("k = 2")
+    table.compact(policy=FULL)
+    report = copy.publish()
+    assert (report.files, report.rows) == (1, 1)
+    assert copy.rows() == expected(table)
+    assert {pq.read_metadata(file).num_rows for file in copy.files()} == {1}
+
+
 def test_files_are_sorted_and_have_what_readers_skip_by(tmp_path: Path) -> None:
     rows = pa.table({"k": [3, 1, 2], "d": [1, 2, 3], "v": ["c", "a", "b"]})
     table = created(rows, sort="k:desc")
@@ -290,10 +307,56 @@ def test_delta_has_statistics_that_readers_skip_files_by(tmp_path: Path) -> None
     [stats] = [json.loads(a["add"]["stats"]) for a in copy.delta_actions(1) if "add" in a]
     assert stats == {
         "numRecords": 3,
-        "minValues": {"k": 1, "at": "1970-01-01T00:00:05+00:00"},
-        "maxValues": {"k": 2, "at": "1970-01-01T00:00:07+00:00"},
+        "minValues": {"k": 1, "at": "1970-01-01T00:00:05+00:00", "long": "x" * 256},
+        "maxValues": {"k": 2, "at": "1970-01-01T00:00:07+00:00", "long": "y"},
         "nullCount": {"k": 1, "f": 1, "at": 1, "long": 1},
     }
+
+
+def test_filters_of_delta_find_all_rows_of_columns_without_bounds(tmp_path: Path) -> None:
+    """Such as floats, decimals, booleans, long texts, days that Python lacks, and columns that came later."""
+    rows = pa.table(
+        {
+            "k": pa.array([1, None, 3], pa.int64()),
+            "f": [1.5, float("nan"), None],
+            "d": pa.array([Decimal(1), None, Decimal(3)], pa.decimal128(20, 2)),
+            "b": [True, False, None],
+            "late": pa.array([3_000_000, None, 1], pa.int32()).cast(pa.date32()),
+            "none": pa.nulls(3, pa.int64()),
+            "odd, name": ["x", "y", None],
+            "text": ["x", "y", None],
+        }
+    )
+    table = created(rows.slice(0, 2), sort="text")
+    copy = copy_of(table, tmp_path, LakeKind.DELTA)
+    copy.publish()
+    table.append(rows.slice(2).set_column(7, "text", pa.array(["z" * 1000])))  # cut
+    copy.publish()
+    table.append(pa.table({"text": ["a"], "new": [1]}))
+    copy.publish()
+    assert _skippable_once_checked(copy) == "k,none,text"
+    # Files of before a column came say nothing of it, so it counts only once all are written anew.
+    table.alter(renames={"k": "key"})
+    copy.publish()
+    assert _skippable_once_checked(copy) == "key,new,none,text"
+    table.append(pa.table({"text": ["\U0010ffff" * 300], "new": [2]}))
+    copy.publish()
+    assert _skippable_once_checked(copy) == "key,new,none"
+
+
+def _skippable_once_checked(copy: Copy) -> str:
+    """Checks filters of all columns. Returns by which of them readers skip files."""
+    found = DeltaTable(str(copy.folder))
+    everything, dataset = found.to_pyarrow_table(), found.to_pyarrow_dataset()
+    for name in everything.column_names:
+        field = pc.field(name)
+        conditions = [field.is_null(), field.is_valid()]
+        values = everything[name].drop_null()
+        conditions += [test for value in values for test in (field == value, field >= value)]
+        for condition in conditions:
+            rows_there = dataset.to_table(filter=condition).num_rows
+            assert rows_there == everything.filter(condition).num_rows, condition
+    return found.metadata().configuration["delta.dataSkippingStatsColumns"]
 
 
 # --- columns that move ---
@@ -433,6 +496,17 @@ def test_a_place_that_holds_something_else_is_refused(kind: LakeKind, tmp_path: 
     with refuses(UsageError, tmp_path / "copy"):
         copy.publish()
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a#b", "a?b", "a\\b", "a\nb"])
+@pytest.mark.parametrize("kind", [LakeKind.DELTA, LakeKind.ICEBERG])
+def test_addresses_that_readers_take_for_others_are_refused(
+    kind: LakeKind, name: str, tmp_path: Path
+) -> None:
+    table = created(numbers(1))
+    with refuses(UsageError, "name a folder without"):
+        table.publish(tmp_path / name, kind.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_copy_of_another_table_is_refused(kind: LakeKind, tmp_path: Path) -> None:
