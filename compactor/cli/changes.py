@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from datetime import datetime
 
@@ -19,6 +18,8 @@ from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
+from compactor.files.places import STREAM
+from compactor.files.unfinished import check_place
 from compactor.files.write import SinkOptions, check_sink_path, write_batches
 from compactor.table.tags import named_in
 from compactor.write.tags import check_tag_name
@@ -79,6 +80,8 @@ def changes_command(
         raise UsageError("--rows: leave it out with --reader, which moves on by whole versions")
     if output is not None:
         check_sink_path(output)
+    elif not summary:
+        check_place(STREAM)
     opened = open_table(table)
     names = set(opened.tags()["name"].to_pylist())
     if reader is not None:
@@ -97,7 +100,6 @@ def changes_command(
     else:
         for batch in first_rows(changes, rows):
             click.echo(json_lines(batch).decode(), nl=False)
-    sys.stdout.flush()
     if reader is not None and not summary and (output is not None or has_reader()):
         _move(opened, reader, changes, is_new=reader not in names)
 

@@ -32,7 +32,8 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
     for row in rows:
         table.add_row(*map(one_line, row))
     # Only a terminal has a width to wrap at; files and pipes get whole lines.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 1000)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(highlight=False, markup=False, width=None if is_terminal else 1000)
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))

@@ -148,7 +148,8 @@ def _ended(arguments: Sequence[str]) -> int:
         raise
     except OSError as error:
         # Stores and files wrap their own OSErrors, so this one comes from our output.
-        return _fail(f"cannot write the output: {cause_and_advice(error)}", 1)
+        cause = cause_and_advice(error)
+        return _fail(f"cannot write the output: {cause}; what was committed before stays", 1)
     except Exception as error:  # noqa: BLE001 - reported in one line, with its traceback on request
         cause = " ".join(shown(error).split())[:400]
         return _fail(

@@ -26,10 +26,12 @@ from compactor.common.setting_keys import PROMOTE
 from compactor.errors import (
     CompactorError,
     InputError,
+    JobError,
     UnknownOutcomeError,
     UsageError,
     message_of,
 )
+from compactor.files.problems import one_line
 from compactor.files.text_options import TextOptions
 from compactor.settings.properties import told_by
 from compactor.telemetry.metrics import mapping
@@ -119,13 +121,16 @@ def ingest_command(
     settings = chosen(IngestSettings, given)
     sort, options = settings.sort, replace(settings.options, promotes=promotes, text=text)
     told = options.told
-    with telemetry("ingest", address_of(table), targets) as telling:
+    reports: list[IngestReport] = []
+    with (
+        telemetry("ingest", address_of(table), targets) as telling,
+        _saying_that_rows_stay(reports),
+    ):
         for path in files:
             check_input(path)
         log = telling.open_log(table)
         if told:
             say_overrides(log.refresh().properties, *told_by(told), named=str)
-        reports: list[IngestReport] = []
         with (
             FilesIngest(
                 log.store,
@@ -150,26 +155,26 @@ def ingest_command(
                         f"{counted(report.fragments, 'fragment')}, "
                         f"{human_bytes(report.bytes_written)}, version {report.version}{_taken_sort(report)}"
                     )
-    if rejects:
-        warn(
-            f"{counted(len(rejects), 'row')} could not be taken: {rejects.path} has them, with reasons"
-        )
-    if overwrite and not as_json:
-        echo_line(f"{counted(adding.replaced_rows, 'row')} replaced")
-    if as_json:
-        echo_json(
-            {
-                "version": reports[-1].version,
-                "replaced_rows": adding.replaced_rows,
-                "files": sum(len(report.paths) for report in reports),
-                "rows": sum(report.rows for report in reports),
-                "superseded_rows": sum(report.superseded_rows for report in reports),
-                "fragments": sum(report.fragments for report in reports),
-                "bytes_written": sum(report.bytes_written for report in reports),
-                "rejected_rows": 0 if rejects is None else len(rejects),
-                "sort_of_file": sort_text(reports[0].sort_of_file),
-            }
-        )
+        if rejects:
+            warn(
+                f"{counted(len(rejects), 'row')} could not be taken: {rejects.path} has them, with reasons"
+            )
+        if overwrite and not as_json:
+            echo_line(f"{counted(adding.replaced_rows, 'row')} replaced")
+        if as_json:
+            echo_json(
+                {
+                    "version": reports[-1].version,
+                    "replaced_rows": adding.replaced_rows,
+                    "files": sum(len(report.paths) for report in reports),
+                    "rows": sum(report.rows for report in reports),
+                    "superseded_rows": sum(report.superseded_rows for report in reports),
+                    "fragments": sum(report.fragments for report in reports),
+                    "bytes_written": sum(report.bytes_written for report in reports),
+                    "rejected_rows": 0 if rejects is None else len(rejects),
+                    "sort_of_file": sort_text(reports[0].sort_of_file),
+                }
+            )
 
 
 def _adding(*, overwrite: bool, where: str | None, upsert: bool) -> Adding:
@@ -217,6 +222,24 @@ def _progress_over(files: Sequence[str]) -> OnFile:
             yield lambda done, _bytes_of_file: advance(begun + done)
 
     return on_file
+
+
+@contextmanager
+def _saying_that_rows_stay(reports: Sequence[IngestReport]) -> Iterator[None]:
+    """Turns an error of the output, after which a user might ingest files twice, into one that tells of them.
+
+    reports: of the files added so far.
+    """
+    try:
+        yield
+    except OSError as error:  # Stores and files wrap their own.
+        if not reports:
+            raise
+        added = counted(sum(len(report.paths) for report in reports), "file")
+        raise JobError(
+            f"cannot write the output ({error.strerror or one_line(error)}), but the rows of {added} are in "
+            f"the table, version {reports[-1].version}: do not ingest them again"
+        ) from error
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,6 +127,66 @@ def test_a_broken_pipe_of_something_else_is_an_error(
     assert run(["query", "t"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     says(line)
+
+
+@pytest.mark.parametrize("arguments", [*_PRINTING, "tags t", "changes t --since 0 --summary"])
+def test_what_prints_to_a_closed_output_ends_well(
+    tmp_path: Path, folder: Path, arguments: str
+) -> None:
+    words = [sys.executable, "-m", "compactor", *arguments.split()]
+    if arguments == "report t -o -":
+        words[-1] = str(tmp_path / "page.html")
+    done = subprocess.run(
+        ["bash", "-c", f"{shlex.join(words)} <&- >&-"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stderr
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(tmp_path: Path, folder: Path) -> None:
+    """Otherwise what a library prints would go into the file."""
+    script = f"""
+import os
+from compactor.cli import main
+from compactor.files import jsontext
+lines_of = jsontext.json_lines
+def with_prints(*given, **options):
+    for number in range(3):
+        os.write(number, b"printed by a library")
+    return lines_of(*given, **options)
+jsontext.json_lines = with_prints
+main.main(["export", "t", {str(tmp_path / "rows.ndjson")!r}])
+"""
+    line = f'{sys.executable} -c "$SCRIPT" <&- >&- 2>&-'
+    environment = {**os.environ, "SCRIPT": script}
+    done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, check=False)
+    assert done.returncode == 0
+    assert "library" not in (tmp_path / "rows.ndjson").read_text()
+
+
+def test_changes_are_not_read_for_a_closed_output(folder: Path) -> None:
+    """Their reader's tag would move beyond rows that nobody has."""
+    line = f"{sys.executable} -m compactor changes t --since 0 --reader r >&-"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    says(line)
+    assert Table.open(str(folder / "t")).tags().num_rows == 0
+
+
+def test_an_ingest_that_cannot_tell_of_its_rows_says_that_they_are_there(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.ndjson"
+    rows.write_text('{"k": 1}\n')
+    for options in ("", "--json"):
+        with Path("/dev/full").open("w") as full:
+            done = compactor(f"ingest t rows.ndjson --sort-by k {options}", tmp_path, full.fileno())
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        says(line)
+    assert Table.open(str(tmp_path / "t")).version == 2
 
 
 def test_a_full_disk_is_still_an_error(folder: Path) -> None:
