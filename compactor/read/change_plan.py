@@ -7,7 +7,7 @@ of one key are merged, only the merged rows of before and after tell what change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -62,23 +62,24 @@ class VersionChange(Struct, frozen=True):
 
 
 def planned_changes(
-    since: Snapshot, versions: Iterable[Version], table: TableMetadata
+    since: Snapshot, versions: Iterable[Version], table: TableMetadata, asked: Collection[str]
 ) -> Iterator[VersionChange]:
     """Yields the changes of the versions after `since` that changed rows. Reads nothing but the log.
 
-    table: the metadata of the last version, in whose schema rows are read. Raises `UsageError` for a version
-    whose changes are not known, or whose values do not fit that schema or are gone, once it is reached.
+    table: the metadata of the last version, in whose schema rows are read. asked: stored names of the columns
+    that are read. Raises `UsageError` for a version whose changes are not known, or whose values in these
+    columns do not fit that schema or are gone, once it is reached.
     """
     live = {entry.key: entry for entry in since.fragments.all()}
     leases = dict(since.leases)
-    lost = _LostColumns(table)
+    lost = _LostColumns(table, asked)
     if since.metadata is not None:
-        check_types(since.metadata, table, since.version)
+        check_types(since.metadata, table, asked, since.version)
         lost.follow(since.metadata)
     for version in versions:
         changes = version.changes
         if changes.metadata is not None:
-            check_types(changes.metadata, table, version.number)
+            check_types(changes.metadata, table, asked, version.number)
             lost.follow(changes.metadata)
         leases |= {lease.compaction_id: lease for lease in changes.leases}
         ended = [lease for i in changes.ended_leases if (lease := leases.pop(i, None)) is not None]
@@ -122,10 +123,15 @@ def _may_change(changes: Changes, table: TableMetadata) -> bool:
     return changes.operation not in KEEPS_ROWS
 
 
-def check_types(then: TableMetadata, table: TableMetadata, version: int) -> None:
-    """Raises `UsageError` if a column had values that its type in `table` may not hold, after a restore."""
+def check_types(
+    then: TableMetadata, table: TableMetadata, asked: Collection[str], version: int
+) -> None:
+    """Raises `UsageError` if a column had values that its type in `table` may not hold, after a restore.
+
+    asked: stored names of the columns that count.
+    """
     for column in then.schema:
-        place = table.schema.get_field_index(column.name)
+        place = table.schema.get_field_index(column.name) if column.name in asked else -1
         if place >= 0 and not is_stored_as(column.type, table.schema.field(place).type):
             raise UsageError(
                 f"column {table.shown_name(column.name)!r} was {column.type} in version {version} and is "
@@ -141,15 +147,17 @@ class _LostColumns:
     rows would take others than those that `since` and the changes so far have given.
     """
 
-    def __init__(self, table: TableMetadata) -> None:
+    def __init__(self, table: TableMetadata, asked: Collection[str]) -> None:
+        """asked: stored names of the columns that count."""
         self._table = table
+        self._asked = frozenset(table.schema.names).intersection(asked)
         self._dropped: frozenset[str] = frozenset()
-        """Columns of the last version that the version at hand has dropped."""
+        """Columns asked for that the version at hand has dropped."""
         self._by_key: dict[str, str] = {}
         """One of these columns for each fragment without their values, by key."""
 
     def follow(self, metadata: TableMetadata) -> None:
-        self._dropped = frozenset(metadata.retired).intersection(self._table.schema.names)
+        self._dropped = frozenset(metadata.retired).intersection(self._asked)
 
     def compacted(
         self, compactions: Iterable[tuple[Sequence[FragmentEntry], Sequence[FragmentEntry]]]

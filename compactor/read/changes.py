@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from compactor.errors import UsageError, VersionNotFoundError
-from compactor.predicate.tree import And, Predicate
+from compactor.predicate.tree import And, Predicate, columns_of
 from compactor.read.change_plan import (
     Change,
     StoredRows,
@@ -129,11 +129,28 @@ def read_changes(
     table = until.table
     schema = changes_schema(table, columns)
     names = schema.names[: -len(_ADDED)]
-    for change in planned_changes(since, versions, table):
+    for change in planned_changes(since, versions, table, stored_names(table, names, where)):
         for kinds, batch in changed_rows(
             store, table, change, names, where, report or ScanReport(), threads=threads
         ):
             yield with_kinds(batch, kinds, change.version, schema)
+
+
+def stored_names(
+    table: TableMetadata, names: Sequence[str], where: Predicate | None
+) -> frozenset[str]:
+    """Returns the stored names of the columns that reading changes takes: those of the result, of the
+    condition, and those that order, merge and expire rows.
+
+    names: shown names. where: on stored columns.
+    """
+    shown = dict(zip(table.shown_schema.names, table.schema.names, strict=True))
+    found = {shown[name] for name in names}.union(column.column for column in table.sort)
+    if where is not None:
+        found.update(columns_of(where))
+    if table.ttl is not None:
+        found.add(table.ttl.column)
+    return frozenset(found)
 
 
 def changed_rows(

@@ -398,6 +398,10 @@ def test_a_type_that_was_given_back_by_a_restore_is_refused_with_the_version() -
     table.restore(version=1)
     with refuses(UsageError, "'n'", "until version 2"):
         table.changes(1).to_table()
+    with refuses(UsageError, "'n'", "until version 2"):
+        table.changes(1, columns=["k"], where="n > 0").to_table()
+    changes = table.changes(1, columns=["k"]).to_table()
+    assert tuples(changes) == [(2, "insert", 2), (2, "delete", 3)]
     assert rows_of(table.changes(1, 2).to_table()) == [(2, "insert", 2)]
 
 
@@ -415,6 +419,10 @@ def test_a_dropped_column_that_a_compaction_left_out_and_a_restore_brought_back_
     with refuses(UsageError, "'w'", f"until version {compacted}, and since version {compacted}"):
         table.changes(2).to_table()
     assert rows_of(table.changes(2, compacted).to_table()) == []
+    of_others = table.changes(2, columns=["k", "v"]).to_table()
+    assert Counter(of_others["_change"].to_pylist()) == (
+        {"delete": 4, "insert": 4} if policy is APPEND else {}
+    )
     changes = table.changes(compacted).to_table()
     values = Counter(zip(changes["_change"].to_pylist(), changes["w"].to_pylist(), strict=True))
     came = "insert" if policy is APPEND else "update_after"

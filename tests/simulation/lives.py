@@ -155,7 +155,7 @@ def _read_changes(world: World, log: CommitLog, since: Snapshot, latest: Snapsho
     rows = set(models[since.version])
     versions = versions_between(log, since, latest)
     restores = [v.number for v in versions if v.changes.operation is Operation.RESTORE]
-    for change in planned_changes(since, versions, latest.table):
+    for change in planned_changes(since, versions, latest.table, latest.table.schema.names):
         gone, came = (_rows_of(world, log, part) for part in (change.gone, change.came))
         if change.is_merged:
             gone, came = set(merged(gone)), set(merged(came))

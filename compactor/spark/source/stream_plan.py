@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from compactor.errors import UsageError
@@ -22,21 +22,22 @@ def appended_rows(
     since: Snapshot,
     versions: Iterable[Version],
     table: TableMetadata,
+    asked: Collection[str],
     *,
     skips_others: bool,
     url: str,
 ) -> Iterator[VersionChange]:
     """Yields the rows that each version appended. Rows that expire are left out.
 
-    skips_others: passes versions over that delete or replace rows. table: see `planned_changes`. url: the
-    table's address. Raises `UsageError` for such a version without that, once it is reached.
+    skips_others: passes versions over that delete or replace rows. table, asked: see `planned_changes`.
+    url: the table's address. Raises `UsageError` for such a version without that, once it is reached.
     """
     if since.metadata is not None:
-        check_types(since.metadata, table, since.version)
+        check_types(since.metadata, table, asked, since.version)
     for version in versions:
         changes = version.changes
         if changes.metadata is not None:
-            check_types(changes.metadata, table, version.number)
+            check_types(changes.metadata, table, asked, version.number)
         if changes.operation is Operation.INGEST:
             if changes.adds:
                 yield VersionChange(version.number, (), (StoredRows(changes.adds),))

@@ -35,6 +35,7 @@ from compactor.read.changes import (
     changes_schema,
     check_since,
     first_of,
+    stored_names,
     with_kinds,
 )
 from compactor.read.read_reports import ScanReport
@@ -141,8 +142,7 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         until, newest = Offset.parsed(end), self._log.current()
         until.check(newest, self._url)
         table = self._checked(newest)
-        where = self._options.where
-        task = StreamTask(table=table, where=None if where is None else condition_on(table, where))
+        task = StreamTask(table=table, where=self._condition(table))
         if until.since is None and (start == BEGINNING or "parts" in start):
             tasks = self._tasks_of_parts(task, start.get("parts", 0), until)
         else:
@@ -220,10 +220,15 @@ class FragmentsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _changes(
         self, since: Snapshot, versions: Sequence[Version], table: TableMetadata
     ) -> Iterator[VersionChange]:
+        asked = stored_names(table, self._names, self._condition(table))
         if self._options.changes:
-            return planned_changes(since, versions, table)
+            return planned_changes(since, versions, table, asked)
         skips = self._options.skip_change_commits
-        return appended_rows(since, versions, table, skips_others=skips, url=self._url)
+        return appended_rows(since, versions, table, asked, skips_others=skips, url=self._url)
+
+    def _condition(self, table: TableMetadata) -> Predicate | None:
+        where = self._options.where
+        return None if where is None else condition_on(table, where)
 
     def _tasks_of_changes(self, task: StreamTask, first: int, until: int) -> list[StreamTask]:
         if self._planned is None or self._planned[:2] != (first, until):
