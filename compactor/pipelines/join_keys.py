@@ -166,7 +166,12 @@ def _value(text: str, schema: pa.Schema, side: str, what: str) -> _Value:
     is_odd = pt.is_null(value.type) or pt.is_nested(value.type) or pt.is_float16(value.type)
     if is_odd or pt.is_interval(value.type):
         kind = "column " if value.is_column else ""
-        raise ConfigError(f"{what}: {kind}{text!r} is {value.type}, which is equal to nothing")
+        advice = "join by a value in it"
+        if pt.is_null(value.type):
+            advice = "no value tells its type: name it in `fields` of the source, or cast it"
+        raise ConfigError(
+            f"{what}: {kind}{text!r} is {value.type}, which is equal to nothing: {advice}"
+        )
     return value
 
 
