@@ -32,7 +32,7 @@ class Staging:
 
         path: the output's file, or the pattern of its files' names; all are in the same folder.
         """
-        name = path.name.encode()[:_NAME_BYTES].decode(errors="ignore")
+        name = os.fsencode(path.name)[:_NAME_BYTES].decode(errors="ignore")
         self.folder = path.parent
         self._prefix = f".{name}."
         self._named: _LockedFolder | None = None

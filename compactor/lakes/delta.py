@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -21,13 +22,13 @@ from pyarrow import types as pt
 
 from compactor.common.clock import SystemClock
 from compactor.errors import StoreError, UsageError
-from compactor.files.problems import one_line
 from compactor.lakes.file import footer_of
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.order import in_known_order
 from compactor.lakes.statistics import column_ranges
 from compactor.lakes.types import check_cases, lake_schema
 from compactor.stores.base import Store
+from compactor.stores.local_files import explained, make_folder
 from lsm_fragment.arrays.types import contains
 
 _LOG: Final = "_delta_log/"
@@ -35,6 +36,8 @@ _TIMES_FEATURE: Final = "timestampNtz"
 _SKIPPED_BY: Final = "delta.dataSkippingStatsColumns"
 """The property that names the columns by which readers may skip files."""
 _PLAIN: Final = re.compile(r"\w+", re.ASCII)
+_DRAWN: Final = re.compile(r"\x1b\[\d*m|↳")
+"""Colours and arrows in the library's errors."""
 _OPTIONS: Final = {"allow_http": "true"}
 """Of the library's own store, which reads the others from the environment."""
 
@@ -101,6 +104,9 @@ class DeltaLake:
         return schema
 
     def create(self, schema: pa.Schema) -> None:
+        if "://" not in self._store.url:
+            with explained(folder := Path(self._store.url)):
+                make_folder(folder)
         try:
             with self._errors():
                 DeltaTable.create(
@@ -231,7 +237,14 @@ class DeltaLake:
         except CommitFailedError:
             raise
         except (DeltaError, OSError) as error:
-            raise StoreError(f"{self._store.url}: Delta: {one_line(error)}") from error
+            raise StoreError(f"{self._store.url}: Delta: {_cause(error)}") from error
+
+
+def _cause(error: Exception) -> str:
+    """Returns the first line of an error of the library, and the last, which is its cause."""
+    lines = (_DRAWN.sub("", line).strip() for line in str(error).splitlines())
+    first, *others = [line for line in lines if line] or [type(error).__name__]
+    return ": ".join([first, *others[-1:]]).rstrip(". ")
 
 
 def _skippable(schema: pa.Schema) -> list[str]:

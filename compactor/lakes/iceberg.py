@@ -42,6 +42,7 @@ from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.statistics import unreadable_ranges
 from compactor.lakes.types import lake_schema
 from compactor.stores.base import Store
+from compactor.stores.local_files import explained, make_folder
 from lsm_fragment.arrays.type_json import schema_from_json, schema_to_json
 
 _TABLE_ID: Final = "lsm-compactor.table-id"
@@ -93,7 +94,8 @@ class IcebergLake:
     def _catalog(self) -> Catalog:
         if self._catalog_name is None:
             folder = Path(self._store.url)
-            folder.mkdir(parents=True, exist_ok=True)
+            with explained(folder):
+                make_folder(folder)
             address = f"sqlite:///{folder / _CATALOG_FILE}"
             return load_catalog(_CATALOG, type="sql", uri=address, warehouse=self._location)
         try:

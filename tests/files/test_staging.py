@@ -178,7 +178,7 @@ def test_a_file_gets_the_rights_that_any_new_file_gets(
     assert (folder / "a").stat().st_mode == usual.stat().st_mode
 
 
-@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "line\nbreak.csv"])
+@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "line\nbreak.csv", "not-utf8-\udcff"])
 def test_any_name_that_a_file_can_have_is_written_and_replaced(
     folder: Path, kind: str, name: str
 ) -> None:
