@@ -31,12 +31,13 @@ from compactor.pipelines.dead_letters import BadRecordError
 from compactor.pipelines.join_keys import JoinKeys
 from compactor.pipelines.located import at_node, locate
 from compactor.pipelines.nodes.aggregate import needed_columns
-from compactor.pipelines.nodes.output import may_repeat
+from compactor.pipelines.nodes.output import may_repeat, written_schema
+from compactor.pipelines.nodes.table_output import OutputTable
 from compactor.pipelines.pieces import SourceParts
 from compactor.pipelines.pipeline_run import PipelineRun
 from compactor.pipelines.provenance import ROW, SOURCE
 from compactor.pipelines.run_report import OutputReport, RunReport
-from compactor.pipelines.spark_outputs import open_table, write_outputs
+from compactor.pipelines.spark_outputs import write_outputs
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import (
     Feed,
@@ -53,6 +54,7 @@ from compactor.spark.shuffle.jobs import Done, Flow, Jobs
 from compactor.spark.shuffle.packets import Batches
 from compactor.spark.shuffle.task import TaskInput
 from compactor.stores.open import open_store
+from compactor.write.ingest import IngestOptions
 from lsm_fragment.keys.sort_schema import SortSchema
 
 if TYPE_CHECKING:
@@ -87,7 +89,13 @@ class SparkRun:
             for feed in stage.takes
         }
         self._tables = {
-            name: open_table(node.table, node, self._schemas[node.input], f"node {name!r}")
+            name: OutputTable.of(
+                node.table,
+                written_schema(node, self._schemas[node.input]),
+                f"node {name!r}",
+                node.sort,
+                IngestOptions(threads=1),
+            )
             for name, node in self._outputs.items()
             if node.table is not None
         }

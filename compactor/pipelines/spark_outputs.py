@@ -6,47 +6,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 
 import pyarrow as pa
-from msgspec import Struct
 
 from compactor.common import interrupts
 from compactor.files.write import StagedSink
-from compactor.pipelines.binding import sort_schema
 from compactor.pipelines.config import Output, Pipeline
 from compactor.pipelines.dead_letters import opened_dead_letters
 from compactor.pipelines.located import publishing
 from compactor.pipelines.nodes.output import open_sink, written_schema
-from compactor.pipelines.nodes.table_output import planned
+from compactor.pipelines.nodes.table_output import OutputTable
 from compactor.pipelines.stage_results import StageResults
 from compactor.pipelines.stages import Feed
 from compactor.stores.base import Store
-from compactor.stores.open import open_store
 from compactor.stores.parts import part_rows
-from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
-from compactor.table.snapshot import Snapshot
-from compactor.write.ingest import IngestOptions, IngestPlan, commit_fragments
-
-
-class OutputTable(Struct, frozen=True):
-    """An output table, as of the start of the run."""
-
-    log: CommitLog
-    snapshot: Snapshot
-    plan: IngestPlan
-
-
-def open_table(address: str, node: Output, given: pa.Schema, what: str) -> OutputTable:
-    """Opens the table of an output. Raises `CompactorError`.
-
-    given: row schema at the output. what: subject of messages.
-    """
-    store = open_store(address)
-    log = CommitLog(store)
-    snapshot = log.refresh()
-    schema = written_schema(node, given)
-    sort = None if node.sort_by is None else sort_schema(node.sort_by, schema, what)
-    plan = planned(log, snapshot, schema, what, sort, IngestOptions(threads=1))
-    return OutputTable(log, snapshot, plan)
+from compactor.write.ingest import commit_fragments
 
 
 def write_outputs(

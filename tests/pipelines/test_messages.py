@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,8 @@ import pytest
 from compactor import Table
 from compactor.errors import CompactorError
 from compactor.files.staging import StagedFile
-from compactor.pipelines.config import load_pipeline
-from compactor.pipelines.phases import run_pipeline
+from compactor.pipelines.config import Pipeline, load_pipeline
+from compactor.pipelines.phases import check_pipeline, run_pipeline
 from tests.support.wording import refuses
 
 A: Final = "source: {path: a.ndjson}"
@@ -105,11 +106,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _refused(text: str, *names: str) -> None:
+def _refused(text: str, *names: str, by: Callable[[Pipeline], object] = run_pipeline) -> None:
     Path("p.yaml").write_text(text)
     before = set(Path().iterdir())
     with refuses(CompactorError, *names):
-        run_pipeline(load_pipeline("p.yaml"))
+        by(load_pipeline("p.yaml"))
     assert set(Path().iterdir()) == before
 
 
@@ -134,7 +135,7 @@ def test_a_mistake_of_an_output_is_told_with_file_line_and_node(mistake: str, fo
     path = "maps.parquet" if "maps" in output else "a.ndjson"
     name = "maps" if "maps" in output else "a"
     text = f"nodes:\n  {name}: {{source: {{path: {path}}}}}\n  o: {{output: {output}}}\n"
-    _refused(text, "p.yaml, line 3: node 'o': ")
+    _refused(text, "p.yaml, line 3: node 'o': ", by=check_pipeline)
 
 
 @pytest.mark.parametrize("column", ["s", "n"])

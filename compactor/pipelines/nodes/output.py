@@ -75,6 +75,11 @@ def check(node: Output, schema: pa.Schema, what: str) -> None:
             "NDJSON has a place for: declare them in `fields` of the source, or leave them out by "
             "`drop_widened: true`"
         )
+    if node.table is not None:
+        # Imported here, since files need no tables.
+        from compactor.pipelines.nodes.table_output import OutputTable
+
+        OutputTable.of(node.table, written, what, node.sort)
     if node.path is not None:
         try:
             check_columns(node.path, written, node.layout, node.format)

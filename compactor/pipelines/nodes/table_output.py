@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final, Self
 
 import pyarrow as pa
+from msgspec import Struct
 
 from compactor.common.clock import random_id
 from compactor.errors import InputError, StoreError, TableError
@@ -26,6 +28,8 @@ from compactor.write.ingest.columns import fixed_shown
 from compactor.write.ingest.fragments import FragmentsOfFiles
 from lsm_fragment.keys.sort_schema import SortSchema
 
+_DEFAULTS: Final = IngestOptions()
+
 
 class TableRows(FileBatches):
     """The rows of a node, as a file to ingest."""
@@ -42,7 +46,32 @@ class TableRows(FileBatches):
         return self._rows
 
 
-def planned(
+class OutputTable(Struct, frozen=True):
+    """An output table as of the start of the run, and the plan of the rows for it."""
+
+    log: CommitLog
+    snapshot: Snapshot
+    plan: IngestPlan
+
+    @classmethod
+    def of(
+        cls,
+        address: str,
+        schema: pa.Schema,
+        what: str,
+        sort: SortSchema | None,
+        options: IngestOptions = _DEFAULTS,
+    ) -> Self:
+        """Opens a table that need not exist yet. Writes nothing.
+
+        schema: of the rows. what: subject of messages. Raises `CompactorError` if the table can't take them.
+        """
+        log = CommitLog(open_store(address))
+        snapshot = log.refresh()
+        return cls(log, snapshot, _planned(log, snapshot, schema, what, sort, options))
+
+
+def _planned(
     log: CommitLog,
     snapshot: Snapshot,
     schema: pa.Schema,
@@ -50,7 +79,6 @@ def planned(
     sort: SortSchema | None,
     options: IngestOptions,
 ) -> IngestPlan:
-    """Plans an output's rows as `plan_ingest` does. what: subject of messages. Raises what that raises."""
     if (table := snapshot.metadata) is not None:
         given = with_result_types(schema, table.rows)
         for name, dtype in conflicting(table.shown_schema, given, fixed_shown(table)):
@@ -69,13 +97,10 @@ class StagedFragments:
         self, table: str, rows: TableRows, sort: SortSchema | None, part_bytes: int
     ) -> None:
         """part_bytes: maximum bytes of rows per fragment."""
-        store = open_store(table)
-        self._log = CommitLog(store)
-        self._snapshot = self._log.refresh()
         options = IngestOptions(buffer_bytes=part_bytes, threads=1)
-        self._plan = planned(self._log, self._snapshot, rows.schema, rows.path, sort, options)
+        self._table = OutputTable.of(table, rows.schema, rows.path, sort, options)
         self._rows = rows
-        self._fragments = FragmentsOfFiles(store, self._plan, random_id())
+        self._fragments = FragmentsOfFiles(self._table.log.store, self._table.plan, random_id())
         self._entries: list[FragmentEntry] = []
         self._may_be_live = False
 
@@ -88,7 +113,8 @@ class StagedFragments:
         """Raises `CommitConflictError`."""
         self._may_be_live = True
         try:
-            commit_fragments(self._log, self._snapshot, self._plan, self._entries)
+            of = self._table
+            commit_fragments(of.log, of.snapshot, of.plan, self._entries)
         except (InputError, TableError):
             self._may_be_live = False  # after errors of a store, the outcome may be unknown
             raise
