@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from compactor.cli.telemetry import Telemetry
@@ -24,6 +25,7 @@ from compactor.settings.properties import tuned
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport, vacuum
 from compactor.telemetry.events import Event, Events
+from compactor.telemetry.metrics import mapping
 
 _ENDED = {Chore.VACUUM: "vacuumed", Chore.PUBLISH: "published"}
 
@@ -79,7 +81,7 @@ class FleetTeller:
     """Tells what a fleet does: lines of `watch`, metrics, and the states that `/tables` serves."""
 
     def __init__(self, events: Events, told: Telemetry) -> None:
-        self._events, self._recorder = events, told.recorder
+        self._events, self._told = events, told
         self._states: Sequence[TableState] = ()
         self._said: dict[str, Any] = {}
 
@@ -99,17 +101,14 @@ class FleetTeller:
         self._count_awaited(pattern, is_awaited=False)
 
     def _count_awaited(self, pattern: str, *, is_awaited: bool) -> None:
-        if self._recorder is not None:
-            from compactor.telemetry.metrics import mapping
-
-            self._recorder.apply(mapping.of_awaited(pattern, is_awaited=is_awaited))
+        self._told.record(partial(mapping.of_awaited, is_awaited=is_awaited), pattern)
 
     def left(self, table: str) -> None:
         self._events.say("left", table=table)
 
     def closed(self, table: str) -> None:
-        if self._recorder is not None:
-            self._recorder.closed(table)
+        if (recorder := self._told.recorder) is not None:
+            recorder.closed(table)
 
     def reloaded(self, entries: int) -> None:
         self._events.say("reloaded", entries=entries)
@@ -122,30 +121,23 @@ class FleetTeller:
 
     def ended(self, ended: Ended) -> None:
         table, chore = ended.job.table, ended.job.chore
-        if self._recorder is not None:
-            from compactor.telemetry.metrics import mapping
-
-            self._recorder.apply(
-                mapping.of_chore(
-                    table,
-                    str(chore),
-                    succeeded=ended.error is None,
-                    seconds=round(ended.seconds, 3),
-                    now_unix_seconds=time.time(),
-                )
-            )
-            if isinstance(ended.report, VacuumReport):
-                self._recorder.apply(mapping.of_vacuum(table, ended.report))
+        made = partial(
+            mapping.of_chore,
+            command=str(chore),
+            succeeded=ended.error is None,
+            seconds=round(ended.seconds, 3),
+            now_unix_seconds=time.time(),
+        )
+        self._told.record(made, table)
+        if isinstance(ended.report, VacuumReport):
+            self._told.record(partial(mapping.of_vacuum, report=ended.report), table)
         if ended.report is not None:  # comes last: who reads this finds it in the metrics
             self._events.say(_ENDED[chore], table=table, **plain_dict(ended.report))
 
     def reported(self, states: Sequence[TableState]) -> None:
         """Says how the fleet is, if that has changed since the last time."""
         self._states = states
-        if self._recorder is not None:
-            from compactor.telemetry.metrics import mapping
-
-            self._recorder.apply(mapping.of_fleet(states))
+        self._told.record(lambda _: mapping.of_fleet(states), "")
         counts = Counter(str(each.state).replace(" ", "_") for each in states)
         said: dict[str, Any] = {"tables": len(states), **dict(sorted(counts.items()))}
         if states and states[0].waiting_seconds:
@@ -156,4 +148,4 @@ class FleetTeller:
 
     def tables(self) -> list[dict[str, Any]]:
         """Returns how each table is, as last reported, those that wait longest first."""
-        return [state.to_json() for state in self._states]
+        return [plain_dict(state) for state in self._states]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from compactor.common.conversion import convertible
 from compactor.common.counts import counted
 from compactor.entities.clusters import cluster_ids
 from compactor.entities.connecting import Connected
@@ -71,6 +72,7 @@ class NamedAside(NamedTuple):
         return {**self._asdict(), "value": value, "entity": self.entity._asdict()}
 
 
+@convertible
 class Explanation(Struct, frozen=True):
     """What ties one entity to its cluster, or two entities."""
 
@@ -83,23 +85,6 @@ class Explanation(Struct, frozen=True):
     """The path between two entities, or the shortest paths from one, nearest first."""
     aside: tuple[NamedAside, ...] = ()
     """Values of the asked entities that were put aside."""
-
-    @classmethod
-    def of_task(cls, value: Mapping[str, Any]) -> Explanation:
-        """Returns what a task reports of `plain_dict`."""
-        return cls(
-            asked=tuple(Named(*each) for each in value["asked"]),
-            ids=tuple(value["ids"]),
-            entities=value["entities"],
-            links=tuple(
-                NamedLink(rule, text, Named(*one), Named(*other))
-                for rule, text, one, other in value["links"]
-            ),
-            aside=tuple(
-                NamedAside(rule, text, Named(*entity), entities)
-                for rule, text, entity, entities in value["aside"]
-            ),
-        )
 
     def lines(self) -> Iterator[str]:
         if len(self.ids) > 1:

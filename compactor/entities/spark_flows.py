@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec.structs import replace
@@ -44,7 +45,7 @@ def dataset_parts(dataset: int, located: Located | None) -> Iterator[DatasetPart
 def homes_of(values: Done) -> dict[int, Partition]:
     """Returns the non-empty homes, by part."""
     return {
-        part: Partition.from_json(summary["home"])
+        part: msgspec.convert(summary["home"], Partition)
         for part, summary in values.summaries.items()
         if "home" in summary
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import Struct
@@ -110,7 +111,7 @@ class Gathering(Struct, frozen=True):
             lambda _part, given: linking.explained(context, given, pairs, asked),
         )
         [said] = done.summaries.values()
-        return Explanation.of_task(said["explained"])
+        return msgspec.convert(said["explained"], Explanation)
 
     def links(self, labels: Labels | None, pairs: Pairs) -> Iterator[pa.RecordBatch]:
         """Yields the links inside clusters in the schema `LINKS`, in the order of one process."""

@@ -207,7 +207,6 @@ class FragmentSink(TableSink):
     ) -> None:
         # Imported here, since few files are fragments.
         from lsm_fragment.container.writer import FragmentWriter
-        from lsm_fragment.threads import ThreadPool
 
         self._pool = ThreadPool(threads)
         self._writer = FragmentWriter(output, schema, sort, pool=self._pool)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from msgspec import Struct
-
-from compactor.common.plain_values import plain_dict
 
 
 class State(StrEnum):
@@ -42,6 +39,3 @@ class TableState(Struct, frozen=True, kw_only=True):
     waiting_seconds: float
     """Since when a merge has been due without one that began."""
     debt: float
-
-    def to_json(self) -> dict[str, Any]:
-        return plain_dict(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from compactor.common.counts import counted
 from compactor.common.setting_keys import MEMORY_LIMIT_BYTES
@@ -22,7 +22,7 @@ from compactor.merge.inputs.sources import InputSources
 from compactor.merge.key_phase import KeyPhase
 from compactor.merge.merge_inputs import make_inputs, max_rows_of_group
 from compactor.merge.outputs.contract import MergeResult, MergeSettings
-from compactor.merge.outputs.sinks import OpenOutput
+from compactor.merge.outputs.sinks import OpenOutput, OutputFragment
 from compactor.resources.budget import MemoryBudget
 from compactor.resources.disk import LocalDisk
 from compactor.resources.errors import MemoryLimitError
@@ -75,10 +75,10 @@ class MergePass:
         try:
             result = self._run()
             if result is None:
-                self._abort()
+                self._abort(self._context.outputs)
             return result
         except BaseException:
-            self._abort()
+            self._abort(self._context.outputs)
             raise
         finally:
             self._close()
@@ -102,7 +102,7 @@ class MergePass:
             for output, hashes, place in zip(context.outputs, row_hashes, places, strict=True)
             if output.groups
         ]
-        self._abort_empty()
+        self._abort(output for output in context.outputs if not output.groups)
         deleted = sum(source.dropped_rows for source in context.inputs)
         return MergeResult(
             outputs=fragments,
@@ -140,18 +140,11 @@ class MergePass:
         busy = time.thread_time() - cpu + self._context.tasks.wait_seconds
         return busy / max(1e-9, time.perf_counter() - clock)
 
-    def _abort(self) -> None:
-        for output in self._context.outputs:
+    def _abort(self, outputs: Iterable[OutputFragment]) -> None:
+        for output in outputs:
             # A vacuum removes what cannot be aborted now; the caller must see the original error.
             with contextlib.suppress(CompactorError):
                 output.sink.abort()
-
-    def _abort_empty(self) -> None:
-        """Aborts the outputs without a written row."""
-        for output in self._context.outputs:
-            if not output.groups:
-                with contextlib.suppress(CompactorError):
-                    output.sink.abort()
 
     def _close(self) -> None:
         self._context.tasks.close()

@@ -57,16 +57,22 @@ class BatchBuffer:
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Yields every batch once, then drops it."""
         for index in range(len(self._parts)):
-            yield self._loaded(index)
+            yield self.batch(index)
             self._drop(index)
         self._parts = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for index in range(len(self._parts)):
-            yield self._loaded(index)
+            yield self.batch(index)
 
     def batch(self, index: int) -> pa.RecordBatch:
-        return self._loaded(index)
+        with self._lock:
+            part = self._parts[index]
+            assert part is not None
+            if isinstance(part, Region):
+                stored = pa.py_buffer(self._disk.read(part))
+                return pa.ipc.open_stream(stored, options=READING).read_next_batch()
+            return part.batch
 
     def spill(self, size: int) -> int:
         """Spills about `size` bytes, last batches first. Returns the number of bytes freed."""
@@ -95,15 +101,6 @@ class BatchBuffer:
         for index in range(len(self._parts)):
             self._drop(index)
         self._parts = []
-
-    def _loaded(self, index: int) -> pa.RecordBatch:
-        with self._lock:
-            part = self._parts[index]
-            assert part is not None
-            if isinstance(part, Region):
-                stored = pa.py_buffer(self._disk.read(part))
-                return pa.ipc.open_stream(stored, options=READING).read_next_batch()
-            return part.batch
 
     def _drop(self, index: int) -> None:
         with self._lock:

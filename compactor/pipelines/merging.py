@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Final
 
 import numpy as np
@@ -197,7 +197,9 @@ def by_key(
         for name, batches in inputs
     ]
     compare = KeyComparator(schema, sort)
-    with closing(_Closers(sources)):
+    with ExitStack() as opened:
+        for source in sources:
+            opened.enter_context(closing(source))
         try:
             for window in merge_rows(sources, compare, sort, *batch_size):
                 for rows in batch_size.divided(window.row_bytes):
@@ -210,15 +212,6 @@ def by_key(
                 f"{error}: {place_of(index, found.number, found.row)} has {values_text(found.row, sort)}"
                 f"{after}; sort it before, or merge in another mode"
             ) from error
-
-
-class _Closers:
-    def __init__(self, sources: Sequence[_KeyInput]) -> None:
-        self._sources = sources
-
-    def close(self) -> None:
-        for source in self._sources:
-            source.close()
 
 
 def _gathered(

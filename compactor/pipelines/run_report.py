@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Struct, field
 
+from compactor.common.plain_values import plain_dict
 from compactor.pipelines.provenance import ROW, SOURCE, Batches, Boundary
 
 _Number = TypeVar("_Number", int, float)
@@ -27,14 +28,6 @@ class OutputReport(Struct):
     documents: int = 0
     """Documents opened and closed."""
     live: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "records_written": self.records_written,
-            "ok_count": self.ok_count,
-            "documents": self.documents,
-            "live": self.live,
-        }
 
 
 class RunReport(Struct, kw_only=True):
@@ -83,7 +76,7 @@ class RunReport(Struct, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "outputs": {name: output.to_json() for name, output in self.outputs.items()},
+            "outputs": {name: plain_dict(output) for name, output in self.outputs.items()},
             "records_read": self.records_read,
             "records_without_time": self.records_without_time,
             "dlq_count": self.dlq_count,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -40,7 +41,7 @@ class StageResults:
     ) -> None:
         """Adds a finished stage, and its figures to the run's report. Raises `BadRecordError` if a bad record
         ended it."""
-        reports = {n: StageTaskReport.from_json(said) for n, said in done.summaries.items()}
+        reports = {n: msgspec.convert(said, StageTaskReport) for n, said in done.summaries.items()}
         result = _StageResult(done, reports)
         self._stages.append(result)
         self._stage_of |= {feed.number: result for feed in stage.gives}

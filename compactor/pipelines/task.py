@@ -15,6 +15,7 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from compactor.common.clock import random_id
+from compactor.common.conversion import convertible
 from compactor.common.plain_values import plain_dict
 from compactor.pipelines.batch_size import BatchSize
 from compactor.pipelines.binding import fitted
@@ -81,6 +82,7 @@ class WrittenRows(Struct):
     """Entries of the written fragments, as JSON."""
 
 
+@convertible
 class StageTaskReport(Struct, kw_only=True):
     """The figures of a task."""
 
@@ -99,11 +101,6 @@ class StageTaskReport(Struct, kw_only=True):
     node_seconds: dict[str, float] = field(default_factory=dict)
     bad_record: dict[str, Any] | None = None
     """`source`, `row`, `node` and `reason` of the bad record that ended the task."""
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> StageTaskReport:
-        written = {feed: WrittenRows(**rows) for feed, rows in value["written"].items()}
-        return cls(**{**value, "written": written})
 
 
 def run_piece(spec: StageSpec, task: int, piece: SourcePart) -> TaskOutput:

@@ -103,7 +103,7 @@ def _levels(axes: Axes, result: Result) -> None:
     ]
     labels = [f"level {level}" for level in levels]
     axes.stackplot(_days(result), stacked, labels=labels)
-    _legend(axes, columns=2)
+    _legend(axes)
 
 
 def _write_amplification(axes: Axes, result: Result) -> None:
@@ -112,7 +112,7 @@ def _write_amplification(axes: Axes, result: Result) -> None:
     )
     rates = _rates(result, write_amplification)
     axes.plot(*rates, linewidth=0.7, alpha=0.7, label="lately")
-    _legend(axes, columns=2)
+    _legend(axes)
 
 
 def _debt(axes: Axes, result: Result) -> None:
@@ -133,5 +133,5 @@ def _rates(
     return [b.seconds / _DAY_SECONDS for _, b in pairs], [rate(a, b) for a, b in pairs]
 
 
-def _legend(axes: Any, columns: int) -> None:
-    axes.legend(fontsize=7, ncols=columns, loc="upper left", framealpha=0.6)
+def _legend(axes: Any) -> None:
+    axes.legend(fontsize=7, ncols=2, loc="upper left", framealpha=0.6)

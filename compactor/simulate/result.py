@@ -21,7 +21,6 @@ class ShardSample(Struct, frozen=True, kw_only=True):
     debt: Debt
     read_amplification: float
     """Sorted runs that contain a given key."""
-    busy_workers: int
     busy_seconds: float
     """Busy seconds of all workers so far."""
     ingested_bytes: int

@@ -264,7 +264,6 @@ class Simulation:
                 level_bytes={n: sum(shape.get(n, 0) for shape in shapes) for n in levels},
                 debt=self.debt(),
                 read_amplification=self._read_amplification(),
-                busy_workers=self._busy,
                 busy_seconds=self._busy_seconds,
                 ingested_bytes=self.ingested_bytes,
                 compacted_bytes=self.compacted_bytes,

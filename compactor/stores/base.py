@@ -8,9 +8,10 @@ picklable so that Spark can send them to tasks.
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
@@ -140,6 +141,27 @@ class UploadScope:
     ) -> None:
         if exc_type is not None:
             self.abort()
+
+
+class UploadFile(io.RawIOBase):
+    """An upload as a file to write to."""
+
+    def __init__(self, upload: Upload) -> None:
+        super().__init__()
+        self._upload = upload
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data)
+        self._upload.write(view)
+        self._written += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self._written
 
 
 class ReadOnlyStore(Protocol):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.common.clock import random_id
 from compactor.common.ipc import READING, writing
-from compactor.stores.base import ByteStream, Store, Upload
+from compactor.stores.base import ByteStream, Store, UploadFile
 
 _READ_BYTES = 1 << 20
 
@@ -25,7 +25,9 @@ def writing_part(store: Store, key: str, schema: pa.Schema) -> Iterator[BatchSin
     """Writes a part, which becomes visible when the block ends without an error. key: unique per attempt."""
     with store.start_upload(key) as upload:
         options = writing("lz4")
-        with pa.ipc.new_stream(pa.PythonFile(_Writable(upload)), schema, options=options) as writer:
+        with pa.ipc.new_stream(
+            pa.PythonFile(UploadFile(upload)), schema, options=options
+        ) as writer:
             yield writer
         upload.complete()
 
@@ -65,19 +67,6 @@ def remove_parts(store: Store, prefix: str) -> None:
     """Removes all parts with this prefix, including those of abandoned attempts."""
     for found in list(store.list(prefix)):
         store.delete(found.key)
-
-
-class _Writable(io.RawIOBase):
-    def __init__(self, upload: Upload) -> None:
-        self._upload = upload
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self._upload.write(view)
-        return view.nbytes
 
 
 class _ReadableStream(io.RawIOBase):

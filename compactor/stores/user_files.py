@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import IO, Any, Final, cast
+from typing import IO, Final, cast
 
 from compactor.errors import InputError, ObjectChangedError, ObjectNotFoundError, UsageError
 from compactor.files.places import Addresses, Bytes, OnceBytes, Place, Unfinished
 from compactor.resources.disk import LocalDisk
-from compactor.stores.base import ObjectInfo, Store, Upload
+from compactor.stores.base import ObjectInfo, Store, Upload, UploadFile
 from compactor.stores.keys import check_key
 from compactor.stores.open import has_objects, open_store
 from compactor.stores.resume import ResumingStream
@@ -152,24 +151,3 @@ class _UnfinishedObject(Unfinished):
     def close(self) -> None:
         self.file.close()
         self._upload.abort()
-
-
-class UploadFile(io.RawIOBase):
-    """An upload as a file to write to."""
-
-    def __init__(self, upload: Upload) -> None:
-        super().__init__()
-        self._upload = upload
-        self._written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._upload.write(data)
-        size = memoryview(data).nbytes
-        self._written += size
-        return size
-
-    def tell(self) -> int:
-        return self._written

@@ -139,9 +139,9 @@ class History:
         self._store = store
         self._readers = readers
         self._strays: set[tuple[int, str]] = set()
+        """Numbers and ETags of log files beyond a gap that were read and belong to another table."""
         self._seen = (0, "")
         """The newest version that was read, and the ETag of its log file; another one is another table's."""
-        """Numbers and ETags of log files beyond a gap that were read and belong to another table."""
         self._recent: tuple[tuple[bytes, Version], ...] = ()
         """The log files last written or read, and what they say: a commit reads its own and one before."""
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from compactor.common.clock import Ids, random_id
+from compactor.common.plain_values import plain_dict
 from compactor.errors import (
     CompactorError,
     DataError,
@@ -52,9 +53,6 @@ class Finding(Struct, frozen=True):
     reason: str
     goes_aside: bool
     """Whether a repair puts it aside; otherwise it needs a backup, or a version at which to end the log."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"key": self.key, "reason": self.reason, "goes_aside": self.goes_aside}
 
 
 class Meaning(Struct, frozen=True):
@@ -98,7 +96,7 @@ class RepairReport(Struct, kw_only=True):
         return {
             "now": self.now.to_json(),
             "after": self.after.to_json(),
-            "findings": [finding.to_json() for finding in self.findings],
+            "findings": [plain_dict(finding) for finding in self.findings],
             "end": self.end,
             "floor": self.floor or None,
             "given_up": self.given_up or None,

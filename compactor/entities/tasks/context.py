@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
 
+from compactor.common.conversion import convertible
 from compactor.common.plain_values import plain_dict
 from compactor.entities.datasets import Located
 from compactor.entities.expressions import ID
@@ -57,6 +58,7 @@ class Context(Struct, frozen=True, kw_only=True):
         return EntityMemory(self.memory_limit_bytes).charging_part()
 
 
+@convertible
 class Partition(Struct, frozen=True):
     """The contents of a home: keys in the staging store, and figures."""
 
@@ -73,16 +75,6 @@ class Partition(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         return plain_dict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Partition:
-        return cls(
-            value["members"],
-            tuple(value["entities"]),
-            tuple(value["rows"]),
-            value["groups"],
-            value["bytes"],
-        )
 
 
 class DatasetPart(Struct, frozen=True):

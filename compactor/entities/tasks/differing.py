@@ -17,7 +17,7 @@ from compactor.entities.output import difference, written_batches, written_of
 from compactor.entities.same_ids import SameIdError
 from compactor.entities.stable import NO_HISTORIES, Histories
 from compactor.entities.tasks.context import BY_ID, LABEL, NODE, ROOT, TARGET, Context
-from compactor.entities.tasks.lines import array_of, cluster_schema
+from compactor.entities.tasks.lines import array_of, by_input, cluster_schema
 from compactor.entities.tasks.naming import (
     OLDEST,
     OLDEST_SINCE,
@@ -70,11 +70,7 @@ WRITTEN: Final = 1
 
 def differ(context: Context, given: TaskInput, *, everything: bool) -> TaskOutput:
     """Sends a row for each id of a part that must be written, with its cluster's nodes."""
-    charge = context.memory()
-    batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
-    for number, batch in given:
-        charge(batch.nbytes)
-        batches[number].append(batch)
+    batches = by_input(context, given, 2)
     written = written_of(batches[WRITTEN])
     found = one_batch(pa.Table.from_batches(batches[CLUSTERS], cluster_schema(context)))
     found = take_rows(found, np.argsort(np.asarray(found.column("dataset")), kind="stable"))

@@ -113,12 +113,18 @@ def number_of(part: int, places: I64) -> I64:
 
 
 def all_rows(context: Context, given: TaskInput) -> pa.Table:
-    charge = context.memory()
-    batches = []
-    for _, batch in given:
-        charge(batch.nbytes)
-        batches.append(batch)
+    [batches] = by_input(context, ((0, batch) for _, batch in given), 1)
     return pa.Table.from_batches(batches).combine_chunks()
+
+
+def by_input(context: Context, given: TaskInput, count: int) -> list[list[pa.RecordBatch]]:
+    """Returns the batches of each of `count` inputs."""
+    charge = context.memory()
+    found: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+    for number, batch in given:
+        charge(batch.nbytes)
+        found[number].append(batch)
+    return found
 
 
 def entities_at(

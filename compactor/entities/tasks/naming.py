@@ -25,7 +25,7 @@ from compactor.entities.stable import (
     oldest_of,
 )
 from compactor.entities.tasks.context import IS_NEW, LABEL, ROOT, Context
-from compactor.entities.tasks.lines import all_rows, array_of, ints_of
+from compactor.entities.tasks.lines import all_rows, array_of, by_input, ints_of
 from compactor.entities.texts import I64, TEXT, quoted
 from compactor.rows.bounded_keys import keys_of
 from compactor.spark.shuffle.task import TaskInput, TaskOutput, TaskRows, TaskSummary
@@ -163,11 +163,7 @@ GIVEN: Final = 1
 
 def name(context: Context, given: TaskInput) -> TaskOutput:
     """Gives clusters the ids of rows. given: clusters, and the labels and ids that are settled."""
-    charge = context.memory()
-    inputs: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = [], []
-    for rank, batch in given:
-        charge(batch.nbytes)
-        inputs[rank].append(batch)
+    inputs = by_input(context, given, 2)
     if inputs[GIVEN]:
         settled = pa.Table.from_batches(inputs[GIVEN]).combine_chunks()
         labels, ids = array_of(settled, LABEL), array_of(settled, ID)

@@ -245,21 +245,15 @@ class _KeyMerge:
             return
         key_bytes = self._tournament.key_bytes
         merged = self._tournament.take(rows)
-        inputs, starts = merged.inputs, merged.starts_group
-        if (decision := self._decision(inputs, starts)) is None:
-            yield MergedBatch(
-                inputs=inputs, starts_key=starts, row_bytes=merged.row_bytes, key_bytes=key_bytes
-            )
-        else:
-            flags, dropped = decision.flags, decision.dropped
-            yield MergedBatch(
-                inputs=inputs,
-                starts_key=starts,
-                row_bytes=merged.row_bytes,
-                key_bytes=key_bytes,
-                flags=flags,
-                dropped=dropped,
-            )
+        decision = self._decision(merged.inputs, merged.starts_group)
+        yield MergedBatch(
+            inputs=merged.inputs,
+            starts_key=merged.starts_group,
+            row_bytes=merged.row_bytes,
+            key_bytes=key_bytes,
+            flags=None if decision is None else decision.flags,
+            dropped={} if decision is None else decision.dropped,
+        )
 
     def _decision(
         self, inputs: npt.NDArray[np.uint16], starts: npt.NDArray[np.bool_]

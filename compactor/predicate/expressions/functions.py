@@ -90,8 +90,8 @@ def _of(takes: str, call: Call) -> tuple[Function, ...]:
     return (Function(takes, call),)
 
 
-def _arrow(takes: str, name: str) -> tuple[Function, ...]:
-    return _of(takes, lambda *values: getattr(pc, name)(*values))
+def _arrow(name: str) -> tuple[Function, ...]:
+    return _of("text", lambda *values: getattr(pc, name)(*values))
 
 
 def _each_of(takes: Sequence[str], call: Call) -> tuple[Function, ...]:
@@ -110,9 +110,9 @@ _PART: Final = {
     if name not in ("ms", "us") and not name.endswith("s")
 }
 _FUNCTIONS: Final[dict[str, tuple[Function, ...]]] = {
-    "lower": _arrow("text", "utf8_lower"),
-    "upper": _arrow("text", "utf8_upper"),
-    "reverse": _arrow("text", "utf8_reverse"),
+    "lower": _arrow("utf8_lower"),
+    "upper": _arrow("utf8_upper"),
+    "reverse": _arrow("utf8_reverse"),
     "length": _LENGTH,
     "trim": _of("text [text]", texts.trimmed("utf8_trim_whitespace", "utf8_trim")),
     "ltrim": _of("text [text]", texts.trimmed("utf8_ltrim_whitespace", "utf8_ltrim")),

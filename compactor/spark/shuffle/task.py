@@ -10,11 +10,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Struct, field
 
+from compactor.common.conversion import convertible
 from compactor.common.message import Message
 from compactor.common.plain_values import plain_dict
 from compactor.errors import ConfigError, DataError, InputError, JobError, UsageError, message_of
@@ -88,6 +90,7 @@ class FeedCounts(Struct):
     """Rows that the sample represents."""
 
 
+@convertible
 class TaskReport(Struct):
     """The report of one task."""
 
@@ -112,9 +115,8 @@ class TaskReport(Struct):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskReport:
-        value = json.loads(text)
-        feeds = {int(feed): FeedCounts(**counts) for feed, counts in value.pop("feeds").items()}
-        return cls(**value, feeds=feeds)
+        # Not msgspec's decoder, which takes no halves of surrogates, as messages that name files may have.
+        return msgspec.convert(json.loads(text), cls, str_keys=True)
 
 
 def packets_of(task: int, output: TaskOutput, limit_bytes: int) -> Iterator[Packet]:
