@@ -16,10 +16,12 @@ from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
 from compactor.errors import CompactorError, DataError, UsageError
 from compactor.rows.bounded_keys import KEY_OF
-from compactor.table.metadata import TableMetadata
+from compactor.table.metadata import COUNTER, TableMetadata
 from lsm_fragment.errors import cause_of
 
 _NAME: Final = "entity_merge"
+_NEXT_UPDATED: Final = f"{COUNTER}{_NAME}"
+"""Apart from the rest, as followers ask for what is newer than the last number that they have seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,8 @@ class State:
         """
         if metadata is None:
             return None
-        text = dict(metadata.remembered).get(_NAME)
+        remembered = dict(metadata.remembered)
+        text = remembered.get(_NAME)
         missing = [name for name in WRITTEN if metadata.stored_name(name) is None]
         if text is None or missing:
             cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
@@ -58,7 +61,7 @@ class State:
             return cls(
                 datasets=tuple(Dataset(*d) for d in value["datasets"]),
                 found=tuple(map(str, value["found"])),
-                next_updated=int(value["next_updated"]),
+                next_updated=int(remembered[_NEXT_UPDATED]),
                 numbers=tuple(map(int, value["numbers"])),
                 next_number=int(value["next_number"]),
                 report=tuple(map(str, value["report"])),
@@ -79,7 +82,9 @@ class State:
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
         value = plain_dict(self)
-        remembered = {**dict(metadata.remembered), _NAME: json.dumps(value), KEY_OF: ID}
+        following = str(value.pop("next_updated"))
+        mine = {_NAME: json.dumps(value), _NEXT_UPDATED: following, KEY_OF: ID}
+        remembered = {**dict(metadata.remembered), **mine}
         return replace(metadata, remembered=tuple(remembered.items()))
 
 

@@ -6,13 +6,14 @@ This room knows no stores. Those above it add the addresses of theirs by `serve`
 from __future__ import annotations
 
 import glob
+import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from compactor.errors import InputError
+from compactor.errors import InputError, UsageError
 from compactor.files.arriving import ArrivingBytes
 from compactor.files.problems import reading
 
@@ -20,8 +21,7 @@ STREAM: Final = "-"
 """Standard input as a file to read, standard output as one to write."""
 STANDARD_INPUT: Final = "/dev/stdin"
 """Read standard input by this name, which says whether it is a pipe or a file."""
-
-
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _MAX_REMEMBERED: Final = 4 << 20
 """Remember this much of a stream: more than the readers look at before they begin with the rows."""
 
@@ -112,11 +112,25 @@ def serve(server: Server) -> None:
 
 
 def addresses_of(path: str) -> Addresses | None:
-    """Returns what serves an address; None for a local path."""
-    scheme, is_address, _ = path.partition("://")
-    if not is_address or "/" in scheme:
+    """Returns what serves an address; None for a local path.
+
+    Raises `UsageError` for an address of no server, of which it repeats only the scheme.
+    """
+    match = _SCHEME.match(path)
+    if match is None:
         return None
-    return next((found for server in _SERVERS if (found := server(scheme)) is not None), None)
+    scheme = match[1]
+    found = next((each for server in _SERVERS if (each := server(scheme)) is not None), None)
+    if found is None:
+        others = (
+            "an object by an s3://, gs:// or az:// address"
+            if _SERVERS
+            else "an object by a pipeline"
+        )
+        raise UsageError(
+            f"{scheme}://...: no file is read or written there: name a local file by its path, or {others}"
+        )
+    return found
 
 
 def matching_paths(pattern: str) -> list[str]:
@@ -125,9 +139,15 @@ def matching_paths(pattern: str) -> list[str]:
         return [STANDARD_INPUT]
     if (served := addresses_of(pattern)) is not None:
         return served.matching(pattern)
-    if Path(pattern).exists() or not glob.has_magic(pattern):
+    if not glob.has_magic(pattern) or exists(pattern):
         return [pattern]
     return sorted(glob.glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def exists(path: str) -> bool:
+    """Returns whether there is a file or folder. Raises `InputError` if the system does not tell."""
+    with reading(path):
+        return Path(path).exists()
 
 
 def place_of(path: str) -> Place:

@@ -27,8 +27,11 @@ def checked_target(path: str) -> Path:
             raise UsageError(f"{path}: is not a file: name a file to create or replace")
         if not target.parent.is_dir():
             raise UsageError(f"{path}: its folder does not exist: create it first")
-    except OSError as error:
-        raise UsageError(f"{path}: can't be written: {error.strerror or one_line(error)}") from None
+    except (OSError, RuntimeError) as error:  # the latter for links that go round in circles
+        cause = one_line(error)
+        if isinstance(error, OSError):
+            cause = cause_and_advice(error, "choose another place")
+        raise UsageError(f"{path}: can't be written: {cause}") from None
     return target
 
 

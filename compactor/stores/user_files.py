@@ -50,8 +50,13 @@ class StoredFiles(Addresses):
         store = self._store(bucket)
         # `?` and `#` are refused in addresses, so list at the bucket.
         start = "/".join([*parts[:fixed], _before_magic(parts[fixed])])
-        keys = (info.key for info in store.list(start))
-        return [f"{self._start}{bucket}/{key}" for key in keys if _matches(key.split("/"), parts)]
+        found = []
+        for info in store.list(start):
+            if info.key == key:  # As with files, the object of that very name comes first.
+                return [pattern]
+            if _matches(info.key.split("/"), parts):
+                found.append(f"{self._start}{bucket}/{info.key}")
+        return found
 
     def check_target(self, address: str) -> None:
         self._split(address)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 import pyarrow as pa
@@ -31,6 +31,8 @@ from lsm_fragment.errors import SchemaError
 from lsm_fragment.keys.comparator import KeyComparator
 from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_schema
 from lsm_fragment.names import names_text
+
+COUNTER: Final = "counter:"
 
 
 @convertible
@@ -73,7 +75,8 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
     skips: SkipSpec = NO_SKIPS
     """The columns for which new fragments get a skip index."""
     remembered: tuple[tuple[str, str], ...] = ()
-    """Texts by name that writers have to remember along with the rows."""
+    """Texts by name that writers have to remember along with the rows. A restore brings earlier ones back,
+    but for numbers that only grow, whose names begin with `COUNTER`."""
     properties: Properties = ()
     """The settings that were chosen for the table."""
 

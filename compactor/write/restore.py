@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from compactor.errors import CommitConflictError, RestoreError
 from compactor.table.commit_log import CommitLog
-from compactor.table.metadata import TableMetadata
+from compactor.table.metadata import COUNTER, TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.whole_versions import check_whole
@@ -130,14 +130,22 @@ def restored(target: Snapshot, latest: Snapshot) -> Changes:
 
 
 def _metadata_again(target: TableMetadata, latest: TableMetadata) -> TableMetadata:
-    """Returns the earlier metadata, with columns that were dropped since and did not exist then.
+    """Returns the earlier metadata, with columns that were dropped since and did not exist then, and counters
+    as they are now.
 
     A writer that began before they were dropped may still have their values, which must stay unread.
     Settings stay as they are.
     """
     gone = (name for name in latest.retired if name not in target.schema.names)
     retired = dict.fromkeys((*target.retired, *gone))
-    again = replace(target, retired=tuple(retired), redacted=latest.redacted)
+    counters = {name: text for name, text in latest.remembered if name.startswith(COUNTER)}
+    remembered = {**dict(target.remembered), **counters}
+    again = replace(
+        target,
+        retired=tuple(retired),
+        redacted=latest.redacted,
+        remembered=tuple(remembered.items()),
+    )
     return _with_settings_of(latest, again)
 
 

@@ -22,6 +22,7 @@ from compactor.errors import (
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
 from compactor.write.alter import Alteration, alter_table
+from compactor.write.restore import restore_version
 from tests.entities.support import by_id, rows, run, spec, write
 from tests.faults import Crash, Kill, calls
 from tests.support.memory_store import MemoryStore
@@ -304,6 +305,18 @@ class TestTables:
         alter_table(CommitLog(store), Alteration(drops=["$signature"]))
         with refuses(UsageError):
             run(chosen, store, tmp_path)
+
+    def test_numbers_of_updates_go_on_after_a_restore(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        """A reader that has seen the greatest would miss what gets it again."""
+        chosen, log = spec("A a", "B b", equality=ON_K), CommitLog(store)
+        first = log.refresh()
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        seen = run(chosen, store, tmp_path).next_updated
+        restore_version(log, first)
+        write(tmp_path, {"B": [{"_id": "b1", "k": 3}]})
+        assert run(chosen, store, tmp_path).next_updated > seen
 
     def test_an_interrupted_run_leaves_the_table_and_the_next_one_does_it(
         self, store: MemoryStore, tmp_path: Path

@@ -263,11 +263,14 @@ def test_a_link_stays_and_the_file_it_names_is_replaced(tmp_path: Path) -> None:
     assert target.read_bytes() == b'"a"\n1\n'
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a", "no/such/a.csv", "folder.csv", "x" * 300 + ".csv"])
+@pytest.mark.parametrize(
+    "name", ["a.xlsx", "a", "no/such/a.csv", "folder.csv", "x" * 300 + ".csv", "loop/a.csv"]
+)
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
     path = str(tmp_path / name)
     with refuses(UsageError, path), open_table_sink(path, pa.schema([])):
         pass

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import CompactorError, InputError
-from compactor.files.places import place_of
+from compactor.files.places import matching_paths, place_of
 from compactor.files.read import open_table_file
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import check_pipeline, run_pipeline
@@ -93,6 +93,14 @@ def test_sources_outputs_and_dead_letters_may_be_objects(
     assert sorted(written) == [
         "bad.ndjson", "out/o.ndjson", "out/p.parquet", "out/s-00000.csv.gz", "out/s-00001.csv.gz",
     ]  # fmt: skip
+
+
+def test_an_object_that_is_named_like_a_pattern_is_read_by_its_name(s3_bucket: str) -> None:
+    put(s3_bucket, "in/a1.csv", b"n\n1\n")
+    at = f"s3://{s3_bucket}/in/a[1].csv"
+    assert matching_paths(at) == [f"s3://{s3_bucket}/in/a1.csv"]
+    put(s3_bucket, "in/a[1].csv", b"n\n2\n")
+    assert matching_paths(at) == [at]
 
 
 def test_large_objects_are_uploads_of_several_parts_and_a_failure_leaves_none(
