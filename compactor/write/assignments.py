@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -101,7 +102,11 @@ def _expression(field: pa.Field, text: str, shown: pa.Schema) -> Assignment:
 
 def _value(field: pa.Field, value: object) -> Assignment:
     dtype = uncoded_type(field.type)
-    plain = value.as_py() if isinstance(value, pa.Scalar) else value
+    plain = value
+    if isinstance(value, pa.Scalar):
+        plain = value.as_py()
+    elif isinstance(value, np.generic):
+        plain = value.item()
     if plain is None:
         return Assignment(field, lambda batch: pa.nulls(batch.num_rows, field.type))
     try:
@@ -115,12 +120,15 @@ def _value(field: pa.Field, value: object) -> Assignment:
 
 
 def _is_held(given: Any, held: Any) -> bool:
-    """Says whether Arrow holds what was given: it cuts fractions and zones off. Floats may be rounded.
+    """Says whether Arrow holds what was given: it cuts fractions and zones off, and takes NumPy's large
+    integers for negative ones. Floats may be rounded, those of 16 bits to a thousandth.
 
     Raises `TypeError` for values of which one has parts.
     """
     if isinstance(held, float):
-        return math.isinf(given) == math.isinf(held)
+        exact = float(given)
+        is_near = math.isclose(exact, held, rel_tol=1e-3, abs_tol=1e-7)
+        return is_near or (math.isnan(exact) and math.isnan(held))
     if isinstance(held, list | tuple):
         parts = list(given.items() if isinstance(given, dict) else given)
         return len(parts) == len(held) and all(map(_is_held, parts, held))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -338,6 +339,10 @@ def test_no_finite_value_becomes_infinite_within_a_column(
         (pa.map_(pa.string(), pa.int32()), {"a": 1}, [("a", 1)]),
         (pa.map_(pa.string(), pa.int32()), [("a", 1)], [("a", 1)]),
         (pa.struct([("x", pa.float64())]), {"x": 1}, {"x": 1.0}),
+        (pa.float64(), np.uint64(5), 5.0),
+        (pa.float32(), np.float64(0.1), pa.scalar(0.1, pa.float32()).as_py()),
+        (pa.float16(), 6e-8, pa.scalar(6e-8, pa.float16()).as_py()),
+        (pa.float64(), -math.inf, -math.inf),
         (pa.struct([("id", pa.uuid())]), None, None),
         (pa.list_(pa.uuid()), None, None),
     ],
@@ -354,6 +359,8 @@ def test_nested_columns_take_values_with_rounded_floats_and_nulls(
     ("dtype", "given"),
     [
         (pa.list_(pa.float32()), [1e300]),
+        (pa.list_(pa.float64()), [np.uint64(2**64 - 1)]),
+        (pa.int64(), np.bool_(True)),
         (pa.list_(pa.int32()), [1.5]),
         (pa.struct([("x", pa.int64())]), {"x": 1, "y": 2}),
         (pa.struct([("x", pa.int64()), ("y", pa.int64())]), {"x": 1}),
