@@ -123,7 +123,8 @@ def explain_lost(report: CompactReport) -> Message:
     lost, done = report.lost, len(report.done)
     quarantined = sum(len(s.quarantined) for s in report.failed)
     state = (
-        f"{counted(quarantined, 'fragment is', 'fragments are')} in quarantine now"
+        f"{counted(quarantined, 'fragment is', 'fragments are')} in quarantine now (restore from a backup "
+        "and `compactor release`, or give the rows up by `compactor drop-fragment`)"
         if quarantined
         else "the inputs stay live, and the next run tries again"
     )

@@ -78,6 +78,9 @@ def _same_but_case(names: Iterable[str]) -> tuple[str, str] | None:
 def _mapped(dtype: pa.DataType, special: Lacking) -> pa.DataType:
     """Raises TypeError with the type that there is none for."""
     if pt.is_struct(dtype):
+        names = [field.name for field in dtype.fields]
+        if not names or len(set(names)) < len(names):
+            raise TypeError(str(dtype))
         return pa.struct([pa.field(f.name, _mapped(f.type, special)) for f in dtype.fields])
     if pt.is_map(dtype):
         return pa.map_(_mapped(dtype.key_type, special), _mapped(dtype.item_type, special))

@@ -557,7 +557,15 @@ def test_rows_that_another_program_wrote_are_never_removed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", [LakeKind.DELTA, LakeKind.ICEBERG])
 @pytest.mark.parametrize(
-    "dtype", [pa.duration("s"), pa.null(), pa.decimal256(60, 2), pa.list_(pa.duration("s"))]
+    "dtype",
+    [
+        pa.duration("s"),
+        pa.null(),
+        pa.decimal256(60, 2),
+        pa.list_(pa.duration("s")),
+        pa.struct([]),
+        pa.list_(pa.struct([("x", pa.int64()), ("x", pa.string())])),
+    ],
 )
 def test_a_type_that_a_lake_lacks_is_named(
     kind: LakeKind, dtype: pa.DataType, tmp_path: Path
