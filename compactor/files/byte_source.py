@@ -8,7 +8,7 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -22,6 +22,8 @@ from compactor.files.problems import one_line, reading
 from compactor.files.text_options import UTF_8
 
 _UTF_16: Final = "utf-16"
+_COMPRESSED_BYTES: Final = 256 << 10
+"""Read this much of a compressed file at a time."""
 _IN_UTF_8: Final = ("ascii", UTF_8)
 _NOT_DECODED: Final = "compactor.not_decoded"
 codecs.register_error(_NOT_DECODED, lambda error: ("\udcff", getattr(error, "end", 0)))
@@ -163,11 +165,59 @@ def _decompressed(raw: Any, compression: Compression) -> Readable:
     if compression is Compression.ZSTD:
         return _ZstdFrames(raw)
     if compression is Compression.BZIP2:
-        return bz2.BZ2File(raw)
+        return _Streams(raw, bz2.BZ2Decompressor)
     if compression is Compression.XZ:
-        return lzma.LZMAFile(raw)
+        return _Streams(raw, lzma.LZMADecompressor, padding=b"\0")
     plain: Readable = raw
     return plain
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes: ...
+
+
+class _Streams:
+    """Compressed streams that follow one another, decompressed on demand.
+
+    Python's own files take a stream after the first that can't be decompressed for garbage, and end in front
+    of it without a word.
+    """
+
+    def __init__(self, raw: Any, new: Callable[[], _Decompressor], *, padding: bytes = b"") -> None:
+        """new: makes the decompressor of one stream. padding: the bytes that may follow a stream."""
+        self._raw = raw
+        self._new = new
+        self._padding = padding
+        self._stream = new()
+
+    def read(self, size: int, /) -> bytes:
+        """Returns up to `size` bytes. Raises `EOFError` within a stream, and what its decompressor raises."""
+        while True:
+            given = b""
+            if self._stream.eof:
+                if not (given := self._next_stream()):
+                    return b""
+                self._stream = self._new()
+            elif self._stream.needs_input and not (given := self._raw.read(_COMPRESSED_BYTES)):
+                raise EOFError
+            if data := self._stream.decompress(given, size):
+                return data
+
+    def _next_stream(self) -> bytes:
+        """Returns the first bytes of the next stream; none at the end."""
+        found = self._stream.unused_data.lstrip(self._padding)
+        while not found and (more := self._raw.read(_COMPRESSED_BYTES)):
+            found = more.lstrip(self._padding)
+        return found
 
 
 class _ZstdFrames:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bz2
 import csv
+import gzip
 import io
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,6 +195,33 @@ def test_bzip2_and_xz_are_read_and_written(tmp_path: Path, ending: str, open_fil
         assert "cut off" in refusal(half) or "damaged" in refusal(half)
         odd = put(tmp_path, f"odd-{name}", whole)
         assert "damaged" in refusal(odd)
+
+
+@pytest.mark.parametrize(
+    ("ending", "compress", "padding"),
+    [
+        (".bz2", bz2.compress, b""),
+        (".xz", lzma.compress, bytes(8)),
+        (".gz", gzip.compress, bytes(8)),
+        (".zst", zstandard.compress, b""),
+    ],
+)
+def test_each_of_several_compressed_streams_is_read_whole_or_refused(
+    tmp_path: Path, ending: str, compress: Callable[[bytes], bytes], padding: bytes
+) -> None:
+    """Such as programs write that compress in parallel, or that append."""
+    texts = [b"".join(b'{"n": %d}\n' % (n + k) for k in range(100)) for n in (0, 100, 200)]
+    streams = [compress(text) for text in texts]
+    path = put(tmp_path, f"a.ndjson{ending}", padding.join([*streams, b""]))
+    assert table_of(path).column("n").to_pylist() == list(range(300))
+    for stream in (1, 2):
+        for place in range(4):
+            damaged = bytearray(streams[stream])
+            damaged[place] ^= 0x55
+            found = put(tmp_path, f"a.ndjson{ending}", b"".join([streams[0], damaged, streams[2]]))
+            assert "damaged" in refusal(found) or "cut off" in refusal(found)
+    cut = put(tmp_path, f"a.ndjson{ending}", b"".join(streams)[:-3])
+    assert "cut off" in refusal(cut) or "damaged" in refusal(cut)
 
 
 def test_csv_is_written_with_the_marks_given(tmp_path: Path) -> None:
