@@ -253,9 +253,10 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
                 raise ConfigError(f"{what}: {source.path} has no column {name!r}; it has: {there}")
         first = list(source.columns)
     elif source.used is not None:
-        known = first if source.only_fields else dict.fromkeys([*first, *everything])
-        first = wanted_names(list(known), source.used)
-    wanted = pa.schema([(everything | declared)[name] for name in first])
+        names = first if source.only_fields else dict.fromkeys([*first, *everything])
+        first = wanted_names(list(names), source.used)
+    known = everything | declared
+    wanted = pa.schema([known[name] for name in first])
     wanted = common_schema(
         [file.path for file in files],
         _alike([_only(file.schema, wanted, declared) for file in files]),
@@ -271,23 +272,17 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
 
 def _alike(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
     """Returns the schemas of one source's files, each column as the widest number or time that it is."""
-    found = list(schemas)
-    for place in range(len(schemas[0])):
-        types = [schema.field(place).type for schema in schemas]
-        wide = common_type(types)
-        if wide is not None:
-            found = [schema.set(place, schema.field(place).with_type(wide)) for schema in found]
-    return found
+    columns = []
+    for fields in zip(*schemas, strict=True):
+        wide = common_type([field.type for field in fields])
+        columns.append(fields if wide is None else [field.with_type(wide) for field in fields])
+    return list(map(pa.schema, zip(*columns, strict=True))) if columns else list(schemas)
 
 
 def _only(schema: pa.Schema, wanted: pa.Schema, declared: Mapping[str, pa.Field]) -> pa.Schema:
     """Returns the wanted columns, with types from `schema` where it has them and they are not declared."""
-    return pa.schema(
-        [
-            f if f.name in declared or f.name not in schema.names else schema.field(f.name)
-            for f in wanted
-        ]
-    )
+    there = {field.name: field for field in schema}
+    return pa.schema([f if f.name in declared else there.get(f.name, f) for f in wanted])
 
 
 def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None) -> Batches:
@@ -336,15 +331,15 @@ class _Noted:
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
     """Returns the keys of bad rows in the field's type."""
     own = file.schema.field(field.name) if field.name in file.schema.names else field
-    keys = pa.RecordBatch.from_arrays([file.kept_of_bad_rows(own.type)], names=[field.name])
-    return _column_as(keys, field, file.path)
+    return _column_as(file.kept_of_bad_rows(own.type), field, file.path)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Collects the columns unknown to the schema into a map column; a row's map has only its own fields."""
-    if WIDENED not in schema.names:
+    if schema.get_field_index(WIDENED) < 0:
         return batch
-    names = [name for name in batch.schema.names if name not in schema.names]
+    known = set(schema.names)
+    names = [name for name in batch.schema.names if name not in known]
     columns = [batch.column(name) for name in names]
     has = np.zeros((batch.num_rows, len(names)), dtype=np.bool_)
     for place, column in enumerate(columns):
@@ -362,14 +357,17 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
     """Returns the schema's columns. Raises `DataError` for values that do not match the declared types."""
-    columns = [_column_as(batch, field, path) for field in schema]
+    there = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = [
+        _column_as(there[field.name], field, path)
+        if field.name in there
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
-def _column_as(batch: pa.RecordBatch, field: pa.Field, path: str) -> pa.Array:
-    if field.name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, field.type)
-    column = batch.column(field.name)
+def _column_as(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
     if column.type == field.type or is_coded(column, field):
         return column
     try:
