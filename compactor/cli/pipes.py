@@ -43,18 +43,21 @@ def tolerate_closed_pipes() -> None:
 
     Commands that only print rows poll `has_reader` and stop.
     """
-    _reserve_standard_numbers()
+    _reserve_numbers()
     sys.stdout, sys.stderr = _tolerant(sys.stdout), _tolerant(sys.stderr)
 
 
-def _reserve_standard_numbers() -> None:
-    """Opens the null device for each stream that the process was started without: a file would get its
-    number otherwise, and with it what libraries print."""
-    for number in range(3):
+def _reserve_numbers() -> None:
+    """Opens the null device for standard output or error that the process was started without: a file would
+    get its number otherwise, and with it what libraries print."""
+    for number in (1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # It gets the lowest free number.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
 
 
 def has_reader() -> bool:
