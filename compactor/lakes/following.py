@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from compactor.common.foreign import shown
 from compactor.common.second_tries import backoff_seconds
 from compactor.compaction.driver import Driver
 from compactor.compaction.listener import Listener
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, JobError
 from compactor.lakes.publish import Publisher
 from compactor.lakes.publish_report import PublishReport
 from lsm_fragment.errors import FormatError
@@ -59,10 +60,11 @@ class Following(Listener):
             try:
                 publisher = publisher or self._open()
                 report = publisher.publish()
-            except (CompactorError, FormatError) as error:
+            except Exception as error:  # noqa: BLE001 - a library's may go away with the table's next version
                 failures += 1
                 seconds = backoff_seconds(failures, _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
-                self._on_failure(error, seconds)
+                is_ours = isinstance(error, CompactorError | FormatError)
+                self._on_failure(error if is_ours else JobError(shown(error)), seconds)
                 self._is_over.wait(seconds)
                 self._is_due.set()
                 continue

@@ -40,7 +40,7 @@ from compactor.files.problems import one_line
 from compactor.lakes.file import footer_of
 from compactor.lakes.lake import LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.statistics import unreadable_ranges
-from compactor.lakes.types import lake_schema
+from compactor.lakes.types import check_paths, lake_schema
 from compactor.stores.base import Store
 from compactor.stores.local_files import explained, make_folder
 from lsm_fragment.arrays.type_json import schema_from_json, schema_to_json
@@ -107,7 +107,8 @@ class IcebergLake:
             ) from error
 
     def types(self, schema: pa.Schema) -> pa.Schema:
-        return lake_schema(schema, "Iceberg", _special)
+        check_paths(found := lake_schema(schema, "Iceberg", _special), "Iceberg")
+        return found
 
     def state(self) -> LakeState | None:
         is_empty = next(self._store.list(""), None) is None

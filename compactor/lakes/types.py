@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -65,6 +65,33 @@ def check_cases(schema: pa.Schema, lake: str) -> None:
                     f"column {field.name!r}: its fields {pair[0]!r} and {pair[1]!r} differ only by case, "
                     f"which {lake} does not tell apart: drop the column, or publish as parquet"
                 )
+
+
+def check_paths(schema: pa.Schema, lake: str) -> None:
+    """Raises `InputError` for a column called as a part of another is, such as `a.b` beside a struct `a`."""
+    columns: dict[str, str] = {}
+    for field in schema:
+        for path in _paths_of(field.name, field.type):
+            if (other := columns.get(path)) is not None:
+                raise InputError(
+                    f"column {field.name!r}: {lake} calls it or a part of it {path!r}, and so it does with "
+                    f"column {other!r}: rename or drop one of them, or publish as parquet"
+                )
+            columns[path] = field.name
+
+
+def _paths_of(name: str, dtype: pa.DataType) -> Iterator[str]:
+    """Yields the names of a column and its parts, as Iceberg gives them."""
+    yield name
+    parts: Iterable[tuple[str, pa.DataType]] = ()
+    if pt.is_struct(dtype):
+        parts = ((inner.name, inner.type) for inner in dtype.fields)
+    elif pt.is_map(dtype):
+        parts = (("key", dtype.key_type), ("value", dtype.item_type))
+    elif pt.is_nested(dtype):
+        parts = (("element", dtype.value_type),)
+    for part, inner_type in parts:
+        yield from _paths_of(f"{name}.{part}", inner_type)
 
 
 def _same_but_case(names: Iterable[str]) -> tuple[str, str] | None:

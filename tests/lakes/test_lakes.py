@@ -604,6 +604,29 @@ def test_names_that_differ_only_by_case_are_refused_for_delta_alone(tmp_path: Pa
             assert copy.rows() == expected(table)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": pa.struct([("b", pa.int64())]), "a.b": pa.int64()},
+        {"l.element": pa.int64(), "l": pa.list_(pa.int64())},
+        {"m": pa.map_(pa.string(), pa.int64()), "m.value": pa.int64()},
+        {"a": pa.struct([("b", pa.struct([("c", pa.int64())])), ("b.c", pa.int64())])},
+    ],
+    ids=lambda columns: " ".join(columns),
+)
+def test_names_that_iceberg_gives_to_two_columns_are_refused_for_it_alone(
+    columns: dict[str, pa.DataType], tmp_path: Path
+) -> None:
+    table = created(
+        pa.table({"k": [1]} | {name: pa.nulls(1, dtype) for name, dtype in columns.items()})
+    )
+    with refuses(InputError, "Iceberg calls"):
+        copy_of(table, tmp_path / "iceberg", LakeKind.ICEBERG).publish()
+    copy = copy_of(table, tmp_path / "delta", LakeKind.DELTA)
+    copy.publish()
+    assert copy.rows() == expected(table)
+
+
 def test_a_time_of_day_is_for_iceberg_only(tmp_path: Path) -> None:
     times = pa.array([1], pa.time32("s"))
     table = created(pa.table({"k": [1], "at": times}))
