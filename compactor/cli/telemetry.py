@@ -213,7 +213,11 @@ def _publish(
     if targets.textfile:
         try:
             if registry.get_sample_value(LAST_SUCCESS.name, {"table": table}) is None:
-                apply(publish.last_successes(targets.textfile))
+                apply(
+                    change
+                    for change in publish.last_successes(targets.textfile)
+                    if registry.get_sample_value(change.metric.name, change.by_label()) is None
+                )
             publish.write_textfile(targets.textfile, registry)
         except CompactorError as error:
             warn(f"--metrics-textfile: metrics were not written ({error.message})")

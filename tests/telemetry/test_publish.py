@@ -132,17 +132,19 @@ def test_a_run_that_fails_says_so_and_keeps_when_the_last_good_one_was(
     table, file = tmp_path / "t", tmp_path / "compactor.prom"
     options = ["--metrics-textfile", str(file)]
     assert ingest(table, files, *options) == 0
-    before = sample(
-        samples_of(file.read_text()), "last_success_timestamp_seconds", table=str(table)
-    )
+    name, of_run = "last_success_timestamp_seconds", "run_last_success_timestamp_seconds"
+    said = samples_of(file.read_text())
+    before = sample(said, name, table=str(table))
+    run_before = sample(said, of_run, table=str(table), command="ingest")
     bad = tmp_path / "bad.parquet"
     bad.write_bytes(b"nothing of the kind")
     assert ingest(table, [files[0], str(bad)], *options) == 3
     said = samples_of(file.read_text())
     assert sample(said, "run_success", table=str(table), command="ingest") == 0
     assert sample(said, "ingested_files_total", table=str(table)) == 1
-    assert before
-    assert sample(said, "last_success_timestamp_seconds", table=str(table)) == before
+    assert before and run_before
+    assert sample(said, name, table=str(table)) == before
+    assert sample(said, of_run, table=str(table), command="ingest") == run_before
 
 
 def test_a_run_of_which_a_part_failed_is_no_success(tmp_path: Path, capfd) -> None:

@@ -253,3 +253,6 @@ class Change(Struct, frozen=True):
     value: float
     labels: tuple[str, ...]
     """Label values in the order of `metric.labels`."""
+
+    def by_label(self) -> dict[str, str]:
+        return dict(zip(self.metric.labels, self.labels, strict=True))

@@ -19,7 +19,7 @@ from compactor.common.shortage import OF_THREADS
 from compactor.common.threads import started
 from compactor.errors import UsageError
 from compactor.files.whole import write_whole
-from compactor.telemetry.metrics.catalog import LAST_SUCCESS, Change
+from compactor.telemetry.metrics.catalog import LAST_SUCCESS, RUN_LAST_SUCCESS, Change
 
 JOB: Final = "compactor"
 _PUSH_SECONDS: Final = 15.0
@@ -124,12 +124,13 @@ def last_successes(path: str) -> list[Change]:
         families = list(text_string_to_metric_families(Path(path).read_text()))
     except (OSError, ValueError):
         return []
+    kept = {metric.name: metric for metric in (LAST_SUCCESS, RUN_LAST_SUCCESS)}
     return [
-        Change(LAST_SUCCESS, sample.value, (sample.labels["table"],))
+        Change(metric, sample.value, tuple(sample.labels[name] for name in metric.labels))
         for family in families
-        if family.name == LAST_SUCCESS.name
+        if (metric := kept.get(family.name)) is not None
         for sample in family.samples
-        if set(sample.labels) == set(LAST_SUCCESS.labels)
+        if set(sample.labels) == set(metric.labels)
     ]
 
 
