@@ -80,4 +80,5 @@ def _polars_type(field: pa.Field) -> pl.DataType:
 def _fails_late(dtype: pa.DataType) -> bool:
     """Returns whether Polars takes a type and panics later, at rows of it."""
     is_empty = pt.is_fixed_size_list(dtype) and dtype.list_size == 0
+    is_empty = is_empty or (pt.is_fixed_size_binary(dtype) and dtype.byte_width == 0)
     return bool(is_empty or pt.is_decimal256(dtype))

@@ -76,12 +76,17 @@ class Cluster(NamedTuple):
     aside: Sequence[Aside]
 
     def tie(self) -> str:
-        """Returns the first pair that must not be one, and the path between the two."""
+        """Returns the first pair that must not be one, and the path between the two.
+
+        Raises `UsageError` if pairs alone tie them, which no value and no rule mends.
+        """
         one, other = self.pairs.never[0]
-        ties = Ties(self.spec, self.datasets, self.pairs.always, self.aside)
+        path = Ties(self.spec, self.datasets, self.pairs.always, self.aside).path(one, other) or []
+        if path and all(link.rule == BY_PAIR for link in path):
+            raise _contradiction(self.names[path[0].entity], self.names[path[0].other])
         links = (
             f"{self.names[link.entity]} = {self.names[link.other]} by {link_text(self.spec, link)}"
-            for link in ties.path(one, other) or []
+            for link in path
         )
         return f"{self.names[one]} and {self.names[other]} would become one ({'; '.join(links)})"
 
@@ -94,10 +99,7 @@ class Cluster(NamedTuple):
             for one, other in forest.join(left, right):
                 ends = self.names[one], self.names[other]
                 if rule == BY_PAIR:
-                    raise UsageError(
-                        f"always: {ends[0]} and {ends[1]} cannot be one, because never keeps them or "
-                        "others that are one with them apart: leave one of the pairs out"
-                    )
+                    raise _contradiction(*ends)
                 if self._is_mirrored(rule) and other < one:
                     continue  # comes the other way round, too
                 figures.links += 1
@@ -153,6 +155,13 @@ def kept_apart(
         labels[members] = members[new]
         figures.add(cut)
     return labels, figures
+
+
+def _contradiction(one: str, other: str) -> UsageError:
+    return UsageError(
+        f"always: {one} and {other} cannot be one, because never keeps them or others that are one with them "
+        "apart: leave one of the pairs out"
+    )
 
 
 def tied(never: Sequence[tuple[int, int]], labels: I64 | Mapping[int, int]) -> list[int]:

@@ -182,6 +182,8 @@ def _planned(
 ) -> Planned:
     """Binds a call to the table as it is now. Raises `UsageError`, and what opening the table raises."""
     address = _constant(function, url=url)["url"]
+    if address is None:
+        raise UsageError(f"{function}: url: is NULL: give the address of the table")
     values = _constant(function, **given)
     with named_as_options():
         moment = ReadOptions(**values).moment

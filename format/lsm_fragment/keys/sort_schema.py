@@ -112,9 +112,12 @@ def check_sort_schema(schema: pa.Schema, sort: Sequence[SortColumn]) -> None:
                 f"sort column {name!r} is not in the schema; columns are: {names_text(schema.names)}"
             )
         dtype = storage_type(schema.field(name).type)
-        extension = isinstance(schema.field(name).type, pa.BaseExtensionType)
-        if extension or pt.is_nested(dtype) or pt.is_interval(dtype):
-            raise SchemaError(f"sort column {name!r} of type {dtype} cannot be compared")
+        is_extension = isinstance(schema.field(name).type, pa.BaseExtensionType)
+        if is_extension or pt.is_nested(dtype) or pt.is_interval(dtype):
+            raise SchemaError(
+                f"sort column {name!r} of type {schema.field(name).type} cannot be compared: sort by another "
+                "column, or cast it to a type that has an order"
+            )
 
 
 def check_column_names(schema: pa.Schema) -> None:
