@@ -203,7 +203,10 @@ def _key_type(schema: pa.Schema, key: str, what: str) -> pa.DataType:
         raise ConfigError(f"{what}: no column {key!r} to group by; there are: {there}")
     dtype = schema.field(key).type
     if not is_flat(storage_type(dtype)) or isinstance(dtype, pa.BaseExtensionType):
-        raise ConfigError(f"{what}: column {key!r} is {dtype}, which nothing can be grouped by")
+        raise ConfigError(
+            f"{what}: column {key!r} is {dtype}, which nothing can be grouped by: "
+            "take a value of it in a transform, and group by that"
+        )
     return dtype
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from compactor.files.sinks import TableSink
 from compactor.files.write import open_table_sink
 from compactor.pipelines.config import Pipeline
 from compactor.pipelines.config.variables import Variables
+from compactor.pipelines.located import at_setting
 from compactor.pipelines.provenance import GROUP, ROW, SOURCE, Batches
 from compactor.pipelines.run_report import RunReport, SeenRows
 from lsm_fragment import compute as pc
@@ -63,7 +64,9 @@ def opened_dead_letters(pipeline: Pipeline) -> Iterator[Any | None]:
         yield None
         return
     assert pipeline.dead_letter is not None
-    with open_table_sink(pipeline.dead_letter, SCHEMA) as sink:
+    with ExitStack() as opened:
+        with at_setting(pipeline, "dead_letter"):
+            sink = opened.enter_context(open_table_sink(pipeline.dead_letter, SCHEMA))
         yield _Letters(sink, pipeline.variables)
 
 

@@ -108,7 +108,7 @@ def _cause(error: sqlglot.errors.SqlglotError) -> str:
     details = getattr(error, "errors", None)
     if details:
         what = details[0]["description"]
-        what = "something is missing" if what.startswith("Required keyword") else what
+        what = "a value is missing" if what.startswith("Required keyword") else what
         return f"{what}, at character {details[0]['col']}"
     if isinstance(error, sqlglot.errors.TokenError):  # its message has a part of the text
         return "a string, a quoted name or a comment has no end"
