@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from compactor.planner.debt import Debt, compaction_debt
 from compactor.planner.plan import by_priority, plan_trees
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
-from compactor.planner.tree import InFlight, Item, Tree, hull
+from compactor.planner.tree import InFlight, Item, KeyRange, Tree, hull
 from compactor.settings.compaction import CompactionSettings, Policy
 from compactor.simulate.fragments import Flushes, IntegerKeys, fragment, merged
 from compactor.simulate.result import Peaks, Result, ShardSample
@@ -277,11 +277,11 @@ class Simulation:
         for tree in self.trees.values():
             size = sum(tree.shape().level_bytes.values())
             total += size
-            weighted += size * _runs_at_random_key(tree)
+            weighted += size * runs_at_random_key(tree)
         return weighted / total if total else 0.0
 
 
-def _runs_at_random_key(tree: Tree) -> float:
+def runs_at_random_key(tree: Tree) -> float:
     """Returns the mean number of level-0 runs at a random key, plus the number of non-empty levels."""
     levels = [n for n, size in tree.shape().level_bytes.items() if n and size]
     young = [item for run in tree.runs() for item in run.items]
@@ -289,9 +289,10 @@ def _runs_at_random_key(tree: Tree) -> float:
     for n in levels:
         items = tree.level(n).items
         edges += [items[0], items[-1]]
-    keys = hull(edges)
-    return len(levels) + sum(map(_width, young)) / int(keys.upper[0] - keys.lower[0] + 1)
+    return len(levels) + sum(map(_width, young)) / _width(hull(edges))
 
 
-def _width(item: Item) -> int:
-    return int(item.upper[0] - item.lower[0] + 1)
+def _width(keys: KeyRange | Item) -> int:
+    """Returns the number of keys in a range. Normalised keys are numbers of equally many bytes."""
+    lower, upper = (int.from_bytes(key) for key in (keys.lower, keys.upper))
+    return upper - lower + 1

@@ -19,7 +19,7 @@ from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.fragments import fragment, merged
 from compactor.simulate.result import Result
 from compactor.simulate.settings import Locality, SimulationSettings, Spread, shards_for
-from compactor.simulate.simulation import Observer, Simulation
+from compactor.simulate.simulation import Observer, Simulation, runs_at_random_key
 from compactor.table.entry import FragmentEntry
 from tests.support.wording import refuses
 
@@ -100,6 +100,8 @@ class Follower(Observer):
             live += sum(item.entry.size_bytes for item in tree.items())
             check_levels(tree)
             self._check_age(tree)
+            if tree.items():
+                assert runs_at_random_key(tree) == pytest.approx(mean_runs(tree))
         assert simulation.ingested_bytes == live + simulation.expired_bytes
         assert len(self.flushes) == sum(len(tree.items()) for tree in simulation.trees.values())
         self.pressures.add(simulation.debt().pressure)
@@ -117,6 +119,16 @@ class Follower(Observer):
 
 def keys_of(entry: FragmentEntry) -> range:
     return range(entry.first_key[0], entry.last_key[0] + 1)
+
+
+def mean_runs(tree: Tree) -> float:
+    """The level-0 fragments at each key, in the mean over all keys, and a run for each other level."""
+    entries = [item.entry for item in tree.items()]
+    held = [keys_of(entry) for entry in entries]
+    keys = range(min(held, key=lambda h: h.start).start, max(held, key=lambda h: h.stop).stop)
+    young = [keys_of(entry) for entry in entries if entry.level == 0]
+    levels = {entry.level for entry in entries} - {0}
+    return len(levels) + sum(key in each for key in keys for each in young) / len(keys)
 
 
 def check_levels(tree: Tree) -> None:
