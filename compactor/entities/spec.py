@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -167,9 +168,9 @@ class EntityMergeSpec(Struct, frozen=True, kw_only=True):
         return [pairs for pairs in (self.always, self.never) if isinstance(pairs, str)]
 
 
-def load_spec(path: str) -> EntityMergeSpec:
+def load_spec(path: str | os.PathLike[str]) -> EntityMergeSpec:
     """Reads a YAML or JSON file. Raises `ConfigError` naming file, line and field."""
-    return spec_of(Document.read(path))
+    return spec_of(Document.read(os.fspath(path)))
 
 
 def spec_of(document: Document) -> EntityMergeSpec:

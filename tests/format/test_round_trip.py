@@ -105,6 +105,23 @@ def test_types_without_a_form_are_refused_by_name() -> None:
         type_to_json(pa.run_end_encoded(pa.int16(), pa.string()))
 
 
+def test_a_type_of_a_program_that_has_no_hash_is_refused() -> None:
+    class Plain(pa.ExtensionType):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(pa.int32(), "tests.plain")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Plain:  # noqa: ARG003
+            return cls()
+
+    for dtype in (Plain(), pa.list_(Plain())):
+        with refuses(SchemaError, "__hash__"):
+            type_to_json(dtype)
+
+
 @pytest.mark.parametrize("name", ["list", "struct", "map", "interval", "uuid", "fixed_size_list"])
 def test_columns_that_cannot_be_compared_are_no_sort_columns(name: str) -> None:
     schema = pa.schema([("c", SAMPLES[name][0])])

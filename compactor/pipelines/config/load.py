@@ -40,8 +40,9 @@ EXAMPLES: Final = {
 """Example settings of each node kind, for messages."""
 
 
-def load_pipeline(path: str) -> Pipeline:
+def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
     """Reads a file. Raises `ConfigError` naming file and line."""
+    path = os.fspath(path)
     pipeline = _pipeline_of(Document.read(path))
     pipeline._path = path
     return pipeline

@@ -68,7 +68,9 @@ def cast_exactly(array: pa.Array, dtype: pa.DataType) -> pa.Array:
         ends = pc.min_max(array.view(pa.int64()))
         for end in (ends["min"].as_py(), ends["max"].as_py()):
             if end is not None and not bounds[0] <= end <= bounds[1]:
-                raise pa.ArrowInvalid(f"{end} of type {array.type} has no place in {dtype}")
+                found = pa.array([end], pa.int64()).view(array.type)
+                shown = iso_text(found)[0] if pt.is_timestamp(array.type) else end
+                raise pa.ArrowInvalid(f"{shown} of type {array.type} has no place in {dtype}")
     if is_string(dtype):
         return iso_text(array).cast(dtype)
     return array.cast(dtype)

@@ -52,8 +52,6 @@ def type_to_json(dtype: pa.DataType) -> JsonObject:
 
     Raises `SchemaError` for types that the format cannot hold.
     """
-    if dtype in _SIMPLE_KINDS:
-        return {"kind": _SIMPLE_KINDS[dtype]}
     if isinstance(dtype, pa.BaseExtensionType):
         return {
             "kind": "extension",
@@ -61,6 +59,8 @@ def type_to_json(dtype: pa.DataType) -> JsonObject:
             "serialized": _encode_bytes(_extension_metadata(dtype)),
             "storage": type_to_json(dtype.storage_type),
         }
+    if dtype in _SIMPLE_KINDS:
+        return {"kind": _SIMPLE_KINDS[dtype]}
     if pt.is_fixed_size_binary(dtype):
         return {"kind": "fixed_size_binary", "byte_width": dtype.byte_width}
     if pt.is_decimal(dtype):
@@ -79,6 +79,10 @@ def type_to_json(dtype: pa.DataType) -> JsonObject:
 
 def _extension_metadata(dtype: pa.DataType) -> bytes:
     if isinstance(dtype, pa.ExtensionType):
+        if type(dtype).__hash__ is None:  # as of a class that defines none
+            raise SchemaError(
+                f"extension type {dtype} has no __hash__: define one, or cast it to its storage type first"
+            )
         return bytes(dtype.__arrow_ext_serialize__())
     if isinstance(dtype, pa.UuidType | pa.JsonType | pa.Bool8Type):
         return b""
