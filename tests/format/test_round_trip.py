@@ -114,7 +114,7 @@ def test_a_type_of_a_program_that_has_no_hash_is_refused() -> None:
             return b""
 
         @classmethod
-        def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Plain:  # noqa: ARG003
+        def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Plain:
             return cls()
 
     for dtype in (Plain(), pa.list_(Plain())):
