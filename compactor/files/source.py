@@ -69,6 +69,8 @@ class FileBatches(ABC):
     """The order of the rows that the file states: an unchecked hint."""
     lacks_columns: bool = False
     """Whether a text file has no rows to tell its columns or their types."""
+    is_untyped: bool = False
+    """Whether columns without a declared type are texts because no row is left that would tell theirs."""
     is_checked: bool = False
     """Whether batches are canonical and their values validated."""
     held_bytes: int = 0
@@ -180,6 +182,7 @@ class BatchesOf(FileBatches):
         self.schema = file.schema
         self.sort = file.sort
         self.lacks_columns = file.lacks_columns
+        self.is_untyped = file.is_untyped
         self.bad_rows = file.bad_rows
         self.bytes_total = file.bytes_total
         self.threads = file.threads

@@ -64,11 +64,9 @@ class TypedTexts(TextBatches[Block]):
         return texts if pt.is_string(values.type) else values
 
     def _learned_schema(self) -> pa.Schema:
+        self.is_untyped = self._leaves_out and not self._rows
         found = {
-            # If no row is left, the columns are known only to be text.
-            name: pa.field(
-                name, readings.outcome if self._rows or not self._leaves_out else pa.string()
-            )
+            name: pa.field(name, pa.string() if self.is_untyped else readings.outcome)
             for name, readings in self._readings.items()
         }
         return pa.schema([(self._given | found)[name] for name in self._names_read()])

@@ -85,6 +85,7 @@ def put_all(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
+@pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("where", [{}, {"fields": {"n": "DOUBLE"}}])
 @pytest.mark.parametrize(
     "files",
@@ -100,7 +101,7 @@ def put_all(folder: Path, files: dict[str, str]) -> None:
     ],
 )
 def test_empty_files_of_a_pattern_have_no_rows(
-    tmp_path: Path, files: dict[str, str], where: dict[str, Any]
+    tmp_path: Path, files: dict[str, str], where: dict[str, Any], continues: bool
 ) -> None:
     put_all(tmp_path, files)
     out = tmp_path / "out.txt.ndjson"
@@ -108,7 +109,8 @@ def test_empty_files_of_a_pattern_have_no_rows(
         "a": {"source": {"path": str(tmp_path / "?.*"), **where}},
         "o": {"output": {"input": "a", "path": str(out)}},
     }
-    report = run(nodes)
+    settings = {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
+    report = run(nodes, **(settings if continues else {}))
     assert rows_in(out) == [{"n": 1.0, "s": "x"}, {"n": 2.5, "s": None}]
     assert report.outputs["o"].documents == len(files)
 

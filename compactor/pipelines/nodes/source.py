@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -230,9 +231,10 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
     """Returns the columns of the first file, or the declared ones; other columns of files are widened."""
     declared = {field.name: field for field in _declared(source) or ()}
     everything: dict[str, pa.Field] = {}
-    for file in files:
-        for field in file.schema:
-            everything.setdefault(field.name, field)
+    schemas = _typed(files)
+    for field in chain.from_iterable(schemas):
+        if field.name not in everything or pt.is_null(everything[field.name].type):
+            everything[field.name] = field
     check_widened(everything, what)
     if not everything and not declared:
         if bad := [row for file in files for row in file.bad_rows]:
@@ -259,7 +261,7 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
     wanted = pa.schema([known[name] for name in first])
     wanted = common_schema(
         [file.path for file in files],
-        _alike([_only(file.schema, wanted, declared) for file in files]),
+        _alike([_only(schema, wanted, declared) for schema in schemas]),
         what,
         "declare its type in `fields`",
     )
@@ -268,6 +270,18 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
     if is_whole and (may_have_others or not set(everything) <= set(first)):
         wanted = wanted.append(pa.field(WIDENED, WIDENED_TYPE))
     return wanted
+
+
+def _typed(files: Sequence[FileBatches]) -> list[pa.Schema]:
+    """Returns the schemas of files. One without rows says nothing of types, if another does."""
+    if all(file.is_untyped for file in files):
+        return [file.schema for file in files]
+    return [
+        pa.schema([field.with_type(pa.null()) for field in file.schema])
+        if file.is_untyped
+        else file.schema
+        for file in files
+    ]
 
 
 def _alike(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
