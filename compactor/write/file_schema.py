@@ -89,7 +89,7 @@ def merged_schema(
                 fields[field.name] = known.with_type(wider)
                 continue
             if on_conflict is OnConflict.STRING and becomes_text(known, field, fixed):
-                fields[field.name] = known.with_type(pa.string())
+                fields[field.name] = known.with_type(_text_of(known.type, field.type))
                 continue
             name = shown.get(field.name, field.name)
             kind = fixed.get(field.name)
@@ -160,6 +160,12 @@ def becomes_text(known: pa.Field, field: pa.Field, fixed: Collection[str]) -> bo
         may_be_text(storage_type(dtype)) or _is_text(storage_type(dtype))
         for dtype in (known.type, field.type)
     )
+
+
+def _text_of(*types: pa.DataType) -> pa.DataType:
+    """Returns the type of text as which columns of these types can be read."""
+    is_large = any(pt.is_large_string(uncoded_type(storage_type(dtype))) for dtype in types)
+    return pa.large_string() if is_large else pa.string()
 
 
 _KINDS: Final[dict[str, Callable[[pa.DataType], bool]]] = {

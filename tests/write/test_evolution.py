@@ -379,6 +379,30 @@ def test_a_column_may_become_text_where_its_values_conflict(
     assert log.at(1).table.schema.field("i").type == pa.int64()
 
 
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.int32(), pa.large_string()),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_column_that_becomes_text_holds_texts_of_all_types(
+    store: MemoryStore, dtype: pa.DataType, is_first: bool, compacts: bool
+) -> None:
+    """Polars' texts are large strings."""
+    texts = pa.table({"k": [1], "v": pa.array(["a"]).cast(dtype)})
+    numbers = pa.table({"k": [2], "v": [5]})
+    for rows in (texts, numbers) if is_first else (numbers, texts):
+        log = add(store, rows, on_conflict=OnConflict.STRING)
+    if compacts:
+        assert not compact_table(store, strategy=Strategy.FULL).failed
+    assert verify(store, log.current()).faults == []
+    assert rows_at(store, log.current()) == [{"k": 1, "v": "a"}, {"k": 2, "v": "5"}]
+
+
 def test_values_that_conflict_may_go_to_a_column_of_their_own(
     store: MemoryStore, tmp_path: Path
 ) -> None:
