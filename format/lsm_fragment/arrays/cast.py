@@ -189,8 +189,8 @@ def read_as(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Arr
 
     Raises `pa.ArrowInvalid` for a value that does not fit.
     """
-    return (
-        json_texts(array) if becomes_json(stored, wanted) else widened(array, storage_type(wanted))
+    return widened(
+        json_texts(array) if becomes_json(stored, wanted) else array, storage_type(wanted)
     )
 
 
