@@ -32,10 +32,10 @@ from compactor.table.vacuum import vacuum
 from compactor.table.version import Changes, Operation
 from lsm_fragment.errors import LimitError
 from tests.faults import Drop, LoseAnswer, Stall, calls
+from tests.support.clocks import SetClock
 from tests.support.entries import made_up_entry
 from tests.support.memory_store import MemoryStore
 from tests.table.test_commit_log import COMMITS, METADATA
-from tests.table.test_history import MovingClock
 
 EAGER = Policy(strategy=Strategy.OVERLAPPING)
 
@@ -43,7 +43,7 @@ EAGER = Policy(strategy=Strategy.OVERLAPPING)
 class World:
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.clock = MovingClock()
+        self.clock = SetClock()
         self._ids = (f"id{n}" for n in itertools.count())
 
     def log(self) -> CommitLog:

@@ -17,35 +17,15 @@ from compactor.compaction.worker import Worker
 from compactor.settings.compaction import Policy, Strategy
 from compactor.table.commit_log import CommitLog
 from tests.faults import Drop, Stall, calls
+from tests.support.clocks import Time
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table
 
 DAY = 86_400
 
 
-class Time:
-    """A clock, and the event that stops a worker after a day of it."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_700_000_000.0
-        self._end = self.seconds + DAY
-
-    def now_unix_ms(self) -> int:
-        return round(self.seconds * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def is_set(self) -> bool:
-        return self.seconds >= self._end
-
-    def wait(self, seconds: float) -> bool:
-        self.sleep(seconds)
-        return self.is_set()
-
-
 def test_a_result_that_a_store_does_not_take_for_a_day_is_offered_now_and_then() -> None:
-    time = Time()
+    time = Time(DAY)
     store = MemoryStore(now=lambda: time.seconds)
     for number in range(2):
         append_table(store, pa.table({"k": [number]}), "k" if number == 0 else None)
@@ -90,7 +70,7 @@ class Told(Listener):
 def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_waits_in_a_circle() -> (
     None
 ):
-    time = Time()
+    time = Time(DAY)
     store = MemoryStore(now=lambda: time.seconds)
     for number in range(4):
         table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
@@ -112,7 +92,7 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
 
 @pytest.mark.long
 def test_a_clock_that_goes_back_keeps_no_table_waiting() -> None:
-    time = Time()
+    time = Time(DAY)
     store = MemoryStore(now=lambda: time.seconds)
     store.faults.add(Stall(lambda: time.sleep(-10_000_000)), at=calls().first())
     store.faults.add(Drop())
@@ -151,7 +131,7 @@ class NamedStore(MemoryStore):
 
 @pytest.mark.long
 def test_what_may_end_a_worker_runs_while_no_other_table_has_anything_to_lose() -> None:
-    time = Time()
+    time = Time(DAY)
     stores = {url: NamedStore(time, url) for url in ("memory://busy", "memory://other")}
     for store in stores.values():
         for number in range(12):

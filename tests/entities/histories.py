@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +30,7 @@ from compactor.table.commit_log import CommitLog
 from tests.entities.model import Model, columns_after, is_deleted, tombstone
 from tests.entities.support import Entity, rows, run, spec, types, write
 from tests.entities.test_against_model import RULES_OF_MODEL, strict
+from tests.support.clocks import Ago
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 
@@ -70,19 +70,6 @@ _PARQUET: Final = pa.schema(
         ("t", pa.list_(pa.int64())),
     ]
 )
-
-
-class Ago:
-    """A clock of some days ago."""
-
-    def __init__(self, days: float) -> None:
-        self._days = days
-
-    def now_unix_ms(self) -> int:
-        return int((time.time() - self._days * DAY_SECONDS) * 1_000)
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nothing waits")
 
 
 class Row(Struct, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from compactor.read.scan import scan
 from compactor.settings.compaction import Strategy
 from compactor.table.commit_log import CommitLog
 from tests.entities.support import Entity, by_id, rows, run, spec, write
+from tests.support.clocks import Ago
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import compact_table
 from tests.support.wording import refuses, says
@@ -25,19 +25,6 @@ CHOSEN = spec("A a", equality=[["eq", "a.k", "a.k"]], version=2)
 TOGETHER: list[Entity] = [{"_id": "1", "k": 1}, {"_id": "2", "k": 1}, {"_id": "3", "k": 3}]
 APART: list[Entity] = [{"_id": "1", "k": 1}, {"_id": "2", "k": 2}, {"_id": "3", "k": 3}]
 OLD = "0|1|0|2"
-
-
-class Clock:
-    """A clock of some days ago."""
-
-    def __init__(self, days: float) -> None:
-        self._days = days
-
-    def now_unix_ms(self) -> int:
-        return int((time.time() - self._days * DAY_SECONDS) * 1_000)
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nothing waits")
 
 
 class Days:
@@ -54,7 +41,7 @@ class Days:
             CHOSEN,
             self.store,
             self.folder,
-            clock=Clock(ago),
+            clock=Ago(ago),
             tombstone_retention_seconds=retention,
         )
 
@@ -133,9 +120,9 @@ def test_deleted_entities_that_their_dataset_still_has_stay(days: Days) -> None:
 
 def test_rows_say_when_they_were_replaced_and_no_others_do(days: Days) -> None:
     days.merge(2, TOGETHER)
-    before = Clock(1).now_unix_ms()
+    before = Ago(1).now_unix_ms()
     days.merge(1, APART)
-    after = Clock(1).now_unix_ms()
+    after = Ago(1).now_unix_ms()
     found = {
         row["_id"]: row["$replaced_at"]
         for batch in scan(days.store, CommitLog(days.store).refresh())

@@ -25,31 +25,9 @@ from compactor.lakes.publish_report import PublishReport
 from compactor.stores.base import ObjectInfo, Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import VacuumReport
+from tests.support.clocks import Time
 from tests.support.memory_store import PlainMemoryStore
 from tests.support.tables import append_table
-
-START = 1_764_000_000.0
-
-
-class Time:
-    """A clock that goes on by what is slept, and the event that stops a worker at its end."""
-
-    def __init__(self, seconds: float = 3600.0) -> None:
-        self.seconds = START
-        self.end = START + seconds
-
-    def now_unix_ms(self) -> int:
-        return round(self.seconds * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def is_set(self) -> bool:
-        return self.seconds >= self.end
-
-    def wait(self, seconds: float) -> bool:
-        self.sleep(max(seconds, 0.001))
-        return self.is_set()
 
 
 class TableStore(PlainMemoryStore):

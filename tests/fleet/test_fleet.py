@@ -19,7 +19,8 @@ from compactor.fleet.state import State
 from compactor.fleet.times import Window, is_within
 from compactor.stores.base import Folder, ObjectInfo
 from compactor.table.commit_log import CommitLog
-from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Slowly, TableStore, Time
+from tests.fleet.support import MemoryFleet, MemoryFolder, Settled, Slowly, TableStore
+from tests.support.clocks import Time
 
 EAGER = (("level0_trigger_runs", 2),)
 ALL = Entry(at="memory://lake/*", properties=EAGER)

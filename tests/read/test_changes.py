@@ -25,25 +25,13 @@ from compactor.table.version import Changes, Lease, Operation
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortColumn
+from tests.support.clocks import START_MS, SetClock
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
 
 FULL: Final = Policy(strategy=Strategy.FULL)
 SOON: Final = Policy(level0_trigger_runs=2)
-START_S: Final = 1_700_000_000
-
-
-class SetClock:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.seconds = float(START_S)
-
-    def now_unix_ms(self) -> int:
-        return round(self.seconds * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
+START_S: Final = START_MS // 1000
 
 
 def opened(store: Store, clock: SetClock | None = None) -> Table:
@@ -104,7 +92,7 @@ class History:
             "v": pa.array([self.random.choice([None, "a", "b", "c"]) for _ in keys]),
         }
         if self.kind.ttl:
-            now = round(self.clock.seconds)
+            now = round(self.clock.now_ms / 1000)
             times = [self.random.choice([None, *range(now - 900, now, 100)]) for _ in keys]
             columns["at"] = pa.array(times, pa.timestamp("s", "UTC"))
         if self.kind.marker:

@@ -18,11 +18,11 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import fragment_key
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Changes, Operation, Quarantine
+from tests.support.clocks import SetClock
 from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
-from tests.table.test_history import MovingClock
 
 METADATA = TableMetadata(
     schema=pa.schema([("k", pa.int64()), ("v", pa.string())]), sort=sort_schema("k")
@@ -35,7 +35,7 @@ class MadeUp:
 
     def __init__(self, metadata: TableMetadata = METADATA) -> None:
         self.store = MemoryStore()
-        self.clock = MovingClock()
+        self.clock = SetClock()
         self.log = CommitLog(self.store, self.clock)
         self._metadata = metadata
         self._made = 0

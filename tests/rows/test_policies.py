@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from compactor.common.clock import SystemClock
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import InputError, UsageError
 from compactor.read.scan import scan
@@ -26,6 +25,7 @@ from compactor.table.metadata import TimeWindows
 from compactor.table.version import Version
 from compactor.write.alter import Alteration, alter_table
 from compactor.write.ingest import IngestOptions
+from tests.support.clocks import StillClock
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, table_rows
 from tests.support.wording import refuses
@@ -169,14 +169,6 @@ def test_a_fragment_is_rewritten_once_its_oldest_row_has_outlived_its_time_by_a_
     assert dropped(report) == {"expired": 1}
     assert [row["k"] for row in table_rows(store)] == [110, 111, 127]
     assert dropped(compact_table(store, strategy=Strategy.FULL)) == {"expired": 1}
-
-
-class StillClock(SystemClock):
-    def __init__(self, unix_ms: int) -> None:
-        self.unix_ms = unix_ms
-
-    def now_unix_ms(self) -> int:
-        return self.unix_ms
 
 
 @pytest.mark.parametrize("late_ms", [-1, 0, 1, 999, 1000, 1001, 86_399_999, 86_400_000, 86_400_001])

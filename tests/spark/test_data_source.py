@@ -15,7 +15,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from compactor import Table
-from compactor.common.clock import SystemClock
 from compactor.errors import TableNotFoundError, UsageError
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
@@ -28,6 +27,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import vacuum
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
+from tests.support.clocks import Tomorrow
 from tests.support.oracle import ordered_rows
 from tests.support.s3_server import S3Server
 from tests.support.samples import SAMPLES
@@ -478,11 +478,6 @@ def test_filters_are_those_of_the_query_though_spark_would_keep_those_of_the_las
     both = source.sql("SELECT * FROM kept WHERE n = 1 UNION ALL SELECT * FROM kept WHERE n = 2")
     assert sorted(row.n for row in both.collect()) == [1, 2]
     source.sql("DROP VIEW kept")
-
-
-class Tomorrow(SystemClock):
-    def now_unix_ms(self) -> int:
-        return super().now_unix_ms() + 2 * 86_400_000
 
 
 class Stream:

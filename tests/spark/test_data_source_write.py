@@ -16,7 +16,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from compactor import Table
-from compactor.common.clock import SystemClock
 from compactor.errors import (
     CommitConflictError,
     CompactorError,
@@ -36,6 +35,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
 from compactor.table.vacuum import vacuum
 from compactor.table.version import Operation
+from tests.support.clocks import Tomorrow
 from tests.support.samples import SAMPLES
 from tests.support.tables import compact_table
 from tests.support.wording import refuses
@@ -167,11 +167,6 @@ def test_an_overwrite_is_refused_if_rows_have_changed_since_it_began(url: str) -
     compact_table(LocalStore(url))
     job.commit()
     assert found(url) == list(range(100, 106))
-
-
-class Tomorrow(SystemClock):
-    def now_unix_ms(self) -> int:
-        return super().now_unix_ms() + 2 * 86_400_000
 
 
 def without_its_first_versions(url: str) -> None:

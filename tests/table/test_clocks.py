@@ -22,17 +22,18 @@ from compactor.table.metadata import TimeWindows
 from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Lease, Operation, Version
 from tests.compaction.test_driver import World as Drivers
+from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import S3Server
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, add, log_on, names
-from tests.table.test_history import DAY_MS, MovingClock, World
+from tests.table.test_history import DAY_MS, World
 
 SKEW_MS = MAX_SKEW_SECONDS * 1000
 TEN_YEARS_MS = 3650 * DAY_MS
 
 
-def told(clock: MovingClock, *, ahead_ms: int = 0, is_independent: bool = True) -> StoreTime:
+def told(clock: SetClock, *, ahead_ms: int = 0, is_independent: bool = True) -> StoreTime:
     return StoreTime(clock.now_ms + ahead_ms, is_independent)
 
 
@@ -43,7 +44,7 @@ def test_a_commit_by_a_clock_that_is_not_the_stores_is_refused(
 ) -> None:
     store = MemoryStore()
     log_on(store).commit(add("a"))
-    log, clock = log_on(store), MovingClock()
+    log, clock = log_on(store), SetClock()
     store.store_time = told(clock, ahead_ms=-ahead_ms, is_independent=is_independent)
     objects = dict(store.objects)
     with refuses(ClockError):

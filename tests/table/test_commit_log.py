@@ -51,6 +51,7 @@ from tests.faults import (
     Stall,
     calls,
 )
+from tests.support.clocks import StillClock
 from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
@@ -59,17 +60,6 @@ from tests.support.wording import refuses
 
 METADATA = TableMetadata(schema=pa.schema([("k", pa.int64())]), sort=sort_schema("k"))
 COMMITS = calls("create", where=lambda call: parse_version(call.key) is not None)
-
-
-class StillClock:
-    def __init__(self) -> None:
-        self.slept: list[float] = []
-
-    def now_unix_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
 
 
 def entry(key: str) -> FragmentEntry:

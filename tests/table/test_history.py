@@ -32,6 +32,7 @@ from compactor.table.vacuum import LOG_GRACE_SECONDS, vacuum
 from compactor.table.version import Changes, Lease, Operation, Quarantine, Version
 from lsm_fragment.container.footer import ColumnBytes
 from tests.faults import Drop, Faults, Stall, calls
+from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA, entry
@@ -39,22 +40,11 @@ from tests.table.test_commit_log import METADATA, entry
 DAY_MS = 86_400_000
 
 
-class MovingClock:
-    def __init__(self) -> None:
-        self.now_ms = 1_700_000_000_000
-
-    def now_unix_ms(self) -> int:
-        return self.now_ms
-
-    def sleep(self, seconds: float) -> None:
-        self.now_ms += round(seconds * 1000)
-
-
 class World:
     """One table in memory, and the objects its commits refer to."""
 
     def __init__(self) -> None:
-        self.clock = MovingClock()
+        self.clock = SetClock()
         self.objects = TimedObjects(lambda: self.clock.now_ms / 1000)
         self.faults = Faults()
         """Of its own stores."""

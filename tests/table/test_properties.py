@@ -27,10 +27,11 @@ from compactor.write.restore import restore_version
 from lsm_fragment.container.writer import WriterOptions
 from tests.compaction.test_driver import World
 from tests.faults import Stall, calls
+from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore, TimedObjects
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA
-from tests.write.test_tags import SetClock, _is_version, open_table, rows_of
+from tests.write.test_tags import _is_version, open_table, rows_of
 
 
 def set_properties(log: CommitLog, **changes: Any) -> int:
@@ -260,7 +261,7 @@ def version_after_vacuum(table: Table, settings: VacuumSettings) -> int:
 
 def test_a_vacuum_keeps_versions_as_long_as_the_table_says() -> None:
     clock = SetClock()
-    table = open_table(MemoryStore(TimedObjects(lambda: clock.seconds)), clock)
+    table = open_table(MemoryStore(TimedObjects(lambda: clock.now_ms / 1000)), clock)
     table._ingest(rows_of(0), "k", None)
     table.overwrite(rows_of(10))
     quick = VacuumSettings(deleters=1, dry_run=True)
@@ -274,7 +275,7 @@ def test_a_vacuum_keeps_versions_as_long_as_the_table_says() -> None:
 
 def test_a_retention_set_while_a_vacuum_reads_the_log_counts() -> None:
     clock = SetClock()
-    store = MemoryStore(TimedObjects(lambda: clock.seconds))
+    store = MemoryStore(TimedObjects(lambda: clock.now_ms / 1000))
     table = open_table(store, clock)
     table._ingest(rows_of(0), "k", None)
     table.append(rows_of(10))

@@ -10,15 +10,9 @@ from prometheus_client import CollectorRegistry
 from compactor.table.clocks import TRUST_VARIABLE
 from compactor.telemetry.metrics.recorder import Recorder
 from compactor.telemetry.metrics.registry import MetricsRegistry
+from tests.support.clocks import StillClock
 
 Value = Callable[..., float | None]
-
-
-class StillClock:
-    def now_unix_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 @pytest.fixture(autouse=True)

@@ -29,10 +29,11 @@ from compactor.telemetry.metrics import mapping
 from compactor.telemetry.metrics.catalog import LEVEL_BYTES
 from compactor.telemetry.metrics.recorder import Recorder
 from tests.faults import Refuse, calls
+from tests.support.clocks import StillClock
 from tests.support.memory_store import MemoryStore
 from tests.support.s3_server import answering
 from tests.support.tables import append_table, ingest_tables, log_rows
-from tests.telemetry.conftest import StillClock, Value
+from tests.telemetry.conftest import Value
 
 POLICY = Policy(strategy=Strategy.OVERLAPPING)
 SETTINGS = CompactionSettings(memory_limit_bytes=64 << 20)

@@ -14,24 +14,12 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.vacuum import vacuum
 from compactor.write.tags import end_tag, set_tag
 from tests.faults import LoseAnswer, Refuse, Stall, calls
+from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore
 from tests.support.wording import refuses
 
 FULL = Policy(strategy=Strategy.FULL)
 NOTHING_KEPT = VacuumSettings(grace_seconds=0, retain_seconds=0, deleters=1)
-
-
-class SetClock:
-    """A clock that stands until it is set."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_700_000_000.0
-
-    def now_unix_ms(self) -> int:
-        return round(self.seconds * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
 
 
 @pytest.fixture
@@ -121,10 +109,10 @@ def test_an_expired_tag_counts_until_a_vacuum_ends_it(store: MemoryStore, clock:
     filled(store, clock)
     log = CommitLog(store, clock)
     set_tag(log, "two", log.at(2), keep_seconds=3600)
-    clock.seconds += 3599
+    clock.sleep(3599)
     vacuumed(store, clock)
     assert keys_at(store, clock, tag="two") == list(range(20))
-    clock.seconds += 1
+    clock.sleep(1)
     assert keys_at(store, clock, tag="two") == list(range(20))
     table = vacuumed(store, clock)
     assert table.tags().num_rows == 0
@@ -137,7 +125,7 @@ def test_a_vacuum_with_nothing_else_to_do_ends_an_expired_tag(
 ) -> None:
     table = filled(store, clock)
     table.tag("now", keep_seconds=60)
-    clock.seconds += 60
+    clock.sleep(60)
     vacuum(CommitLog(store, clock), VacuumSettings(grace_seconds=3e9, retain_seconds=3e9))
     assert open_table(store, clock).tags().num_rows == 0
     version = open_table(store, clock).version
