@@ -35,7 +35,8 @@ from tests.faults import Drop, LoseAnswer, Stall, calls
 from tests.support.clocks import SetClock
 from tests.support.entries import made_up_entry
 from tests.support.memory_store import MemoryStore
-from tests.table.test_commit_log import COMMITS, METADATA
+from tests.support.tables import COMMITS
+from tests.table.test_commit_log import METADATA
 
 EAGER = Policy(strategy=Strategy.OVERLAPPING)
 

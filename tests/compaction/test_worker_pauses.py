@@ -19,7 +19,7 @@ from compactor.table.commit_log import CommitLog
 from tests.faults import Drop, Stall, calls
 from tests.support.clocks import Time
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import append_table
+from tests.support.tables import COMMITS, append_table
 
 DAY = 86_400
 
@@ -75,9 +75,8 @@ def test_what_is_committed_is_told_although_the_next_commit_fails_and_nobody_wai
     for number in range(4):
         table = pa.table({"k": [10 * (number // 2), 10 * (number // 2) + 1]})
         append_table(store, table, "k" if number == 0 else None)
-    commits = calls("create", where=lambda call: call.key.endswith(".json"))
     # The leases and the first result pass.
-    third = store.faults.add(Drop(), at=commits.from_nth(3))
+    third = store.faults.add(Drop(), at=COMMITS.from_nth(3))
     store.faults.add(Drop(), at=calls(where=lambda _: bool(third.hits)))
     driver = Driver(
         CommitLog(store, time), DriverSettings(policy=Policy(strategy=Strategy.OVERLAPPING))

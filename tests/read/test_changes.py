@@ -19,14 +19,13 @@ from compactor.planner.tree import forest
 from compactor.read.merged_changes import MergedChanges, merged_changes
 from compactor.rows.policy import APPEND, Ttl
 from compactor.settings.compaction import CompactionSettings
-from compactor.stores.base import Store
-from compactor.table.commit_log import CommitLog
 from compactor.table.version import Changes, Lease, Operation
 from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortColumn
 from tests.support.clocks import START_MS, SetClock
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import open_table
 from tests.support.wording import refuses
 
 FULL: Final = Policy(strategy=Strategy.FULL)
@@ -34,13 +33,8 @@ SOON: Final = Policy(level0_trigger_runs=2)
 START_S: Final = START_MS // 1000
 
 
-def opened(store: Store, clock: SetClock | None = None) -> Table:
-    log = CommitLog(store, clock or SetClock())
-    return Table(log, log.refresh())
-
-
 def created(rows: pa.Table, options: IngestOptions | None = None, sort: str = "k") -> Table:
-    table = opened(MemoryStore())
+    table = open_table(MemoryStore(), SetClock())
     table._ingest(rows, sort, options)
     return table
 
@@ -75,7 +69,7 @@ class History:
         self.random = Random(seed)
         self.kind = kind
         self.clock = SetClock()
-        self.table = opened(MemoryStore(), self.clock)
+        self.table = open_table(MemoryStore(), self.clock)
         ttl = Ttl("at", 1000) if kind.ttl else None
         options = IngestOptions(
             rows=kind.policy, ttl=ttl, rows_per_fragment=20, writer=WriterOptions(4)
@@ -321,7 +315,7 @@ def test_changes_may_begin_before_the_first_version() -> None:
 
 def test_changes_go_by_tags_and_times() -> None:
     clock = SetClock()
-    table = opened(MemoryStore(), clock)
+    table = open_table(MemoryStore(), clock)
     table._ingest(ROWS, "k", None)
     table.tag("start")
     clock.sleep(60)
@@ -430,7 +424,7 @@ def test_a_dropped_column_that_a_restore_brought_back_before_a_compaction_change
 
 def test_an_undo_brings_back_what_expired_and_nothing_else_whatever_else_runs() -> None:
     clock = SetClock()
-    table = opened(MemoryStore(), clock)
+    table = open_table(MemoryStore(), clock)
     times = pa.array([START_S - 900, START_S - 100, None], pa.timestamp("s", "UTC"))
     rows = pa.table({"k": [1, 2, 3], "at": times})
     table._ingest(rows, "k", IngestOptions(ttl=Ttl("at", 1000)))

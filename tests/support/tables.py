@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compactor.api.table import Table
+from compactor.common.clock import Clock
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.compact_report import CompactReport
 from compactor.compaction.driver import Driver, DriverSettings
@@ -21,12 +23,15 @@ from compactor.read.scan import scan
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
+from compactor.table.object_names import parse_version
 from compactor.write.ingest import IngestOptions, ingest_batches, ingest_file
 from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import SortSchema
+from tests.faults import calls
 from tests.support.fragments import sort_schema
 
 SORT = sort_schema("service,ts:desc")
+COMMITS = calls("create", where=lambda call: parse_version(call.key) is not None)
 
 
 def log_rows(rows: int, seed: int) -> pa.Table:
@@ -84,6 +89,16 @@ def append_table(
             replace(options, writer=WriterOptions(max_rows)),
         )
     return log
+
+
+def open_table(store: Store, clock: Clock | None = None) -> Table:
+    log = CommitLog(store, clock)
+    return Table(log, log.refresh())
+
+
+def keys_in(table: Table, **options: Any) -> list[int]:
+    keys: list[int] = table.scan(["k"], **options).to_table()["k"].to_pylist()
+    return keys
 
 
 def table_rows(store: Store) -> list[dict[str, Any]]:

@@ -55,11 +55,10 @@ from tests.support.clocks import StillClock
 from tests.support.entries import made_up_entry
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import append_table, compact_table, table_rows
+from tests.support.tables import COMMITS, append_table, compact_table, table_rows
 from tests.support.wording import refuses
 
 METADATA = TableMetadata(schema=pa.schema([("k", pa.int64())]), sort=sort_schema("k"))
-COMMITS = calls("create", where=lambda call: parse_version(call.key) is not None)
 
 
 def entry(key: str) -> FragmentEntry:

@@ -26,12 +26,13 @@ from compactor.write.ingest.settings import IngestSettings
 from compactor.write.restore import restore_version
 from lsm_fragment.container.writer import WriterOptions
 from tests.compaction.test_driver import World
-from tests.faults import Stall, calls
+from tests.faults import Stall
 from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore, TimedObjects
+from tests.support.tables import COMMITS, open_table
 from tests.support.wording import refuses
 from tests.table.test_commit_log import METADATA
-from tests.write.test_tags import _is_version, open_table, rows_of
+from tests.write.test_tags import rows_of
 
 
 def set_properties(log: CommitLog, **changes: Any) -> int:
@@ -282,7 +283,7 @@ def test_a_retention_set_while_a_vacuum_reads_the_log_counts() -> None:
     table.alter(properties={"retain_seconds": 0, "grace_seconds": 0})
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: set_properties(CommitLog(store, clock), retain_seconds="7d"))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     vacuum(CommitLog(slow, clock), VacuumSettings(deleters=1))
     assert open_table(store, clock)._log.latest.oldest == 1
 

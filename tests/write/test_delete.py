@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from compactor.api.table import Table
 from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CommitConflictError, DataError, StaleAttemptError, UsageError
@@ -35,7 +34,7 @@ from lsm_fragment.container.writer import WriterOptions
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.faults import Stall, calls
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table
+from tests.support.tables import compact_table, open_table
 from tests.support.wording import refuses
 
 SORT = parse_sort_schema("k,n:desc")
@@ -66,11 +65,6 @@ def add(store: Store, table: pa.Table, max_rows: int = 5) -> None:
     options = IngestOptions(rows_per_fragment=20, writer=WriterOptions(max_rows))
     with StreamBatches(table, 1 << 20) as batches:
         ingest_batches(store, log, log.refresh(), batches, SORT, options)
-
-
-def opened(store: Store) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
 
 
 def delete(store: Store, condition: str, **options: Any) -> DeleteReport:
@@ -225,12 +219,12 @@ def test_rows_committed_while_others_are_looked_at_are_looked_at_too(store: Memo
 
 def test_a_text_is_bound_again_when_its_column_has_got_a_wider_type_meanwhile() -> None:
     store = MemoryStore()
-    table = opened(store)
+    table = open_table(store)
     table._ingest(pa.table({"k": [1, 2], "n": pa.array([5, 6], pa.int32())}), "k", None)
 
     def meanwhile(done: int) -> None:
-        if done and opened(store).version == 1:
-            opened(store).append(pa.table({"k": [3, 4], "n": [5.5, 7.0]}))
+        if done and open_table(store).version == 1:
+            open_table(store).append(pa.table({"k": [3, 4], "n": [5.5, 7.0]}))
 
     assert table.delete("n IN (5, 5.5)", on_progress=meanwhile).rows == 2
     assert table.scan().to_table().to_pydict() == {"k": [2, 4], "n": [6.0, 7.0]}
@@ -238,16 +232,16 @@ def test_a_text_is_bound_again_when_its_column_has_got_a_wider_type_meanwhile() 
 
 def test_a_text_whose_column_was_renamed_meanwhile_deletes_nothing() -> None:
     store = MemoryStore()
-    table = opened(store)
+    table = open_table(store)
     table._ingest(pa.table({"k": [1, 2], "n": [5, 6]}), "k", None)
 
     def meanwhile(done: int) -> None:
-        if done and opened(store).version == 1:
-            opened(store).alter(renames={"n": "m"})
+        if done and open_table(store).version == 1:
+            open_table(store).alter(renames={"n": "m"})
 
     with refuses(UsageError, "'n'"):
         table.delete("n = 5", on_progress=meanwhile)
-    assert len(opened(store)) == 2
+    assert len(open_table(store)) == 2
 
 
 def test_rows_that_somebody_else_deletes_and_compacts_away_meanwhile_are_gone_too(

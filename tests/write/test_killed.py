@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from compactor import Policy, Strategy, Table
-from tests.faults import Crash, Kill, calls
+from tests.faults import Crash, Kill
 from tests.support.memory_store import MemoryStore
-from tests.write.test_undo import open_table, rows_of
+from tests.support.tables import COMMITS, open_table
+from tests.write.test_undo import rows_of
 
 State = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
@@ -66,9 +67,7 @@ def test_one_that_dies_at_its_commit_has_done_all_or_nothing(name: str, is_done:
     after = without_times(state_of(intact))
     assert after != before or name == "undo"
     dying = MemoryStore(store.objects)
-    dying.faults.add(
-        Kill(after=is_done), at=calls("create", prefix="_log/", where=_is_version).first()
-    )
+    dying.faults.add(Kill(after=is_done), at=COMMITS.first())
     with pytest.raises(Crash):
         change(open_table(dying))
     assert without_times(state_of(store)) == (after if is_done else before)
@@ -84,10 +83,6 @@ def test_one_that_dies_at_its_commit_has_done_all_or_nothing(name: str, is_done:
     assert left == kept
     assert without_times(state_of(store))[0] == after[0]
     assert not open_table(MemoryStore(store.objects)).verify().faults
-
-
-def _is_version(call: Any) -> bool:
-    return str(call.key).endswith(".json")
 
 
 def needed(store: MemoryStore) -> set[str]:

@@ -28,6 +28,7 @@ from compactor.write.lost_fragments import drop_fragment
 from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError
 from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import keys_in, open_table
 from tests.support.wording import refuses
 
 FULL = Policy(strategy=Strategy.FULL)
@@ -52,11 +53,6 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def open_table(store: MemoryStore) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
-
-
 def filled(store: MemoryStore, rows: RowPolicy | None = None) -> tuple[Table, list[str]]:
     """A table of three fragments with keys of their own, and their keys by age."""
     table = open_table(store)
@@ -65,11 +61,6 @@ def filled(store: MemoryStore, rows: RowPolicy | None = None) -> tuple[Table, li
     for first in (10, 20):
         table.append(rows_of(first))
     return table, table.fragments()["key"].to_pylist()
-
-
-def keys_in(table: Table, **options: Any) -> list[int]:
-    keys: list[int] = table.scan(["k"], **options).to_table()["k"].to_pylist()
-    return keys
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -23,13 +23,12 @@ from compactor.write.overwrite import Overwrite
 from lsm_fragment.keys.sort_schema import parse_sort_schema
 from tests.faults import Crash, Kill, LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table, table_rows
+from tests.support.tables import COMMITS, compact_table, open_table, table_rows
 from tests.support.wording import refuses
 
 DAYS = pa.table({"day": [1, 1, 2, 2, 3], "n": [1, 2, 3, 4, 5]})
 NEW = pa.table({"day": [2, 2, 2], "n": [7, 8, 9]})
 BITS = calls("create", where=lambda call: call.key.endswith(".deletes"))
-COMMIT = calls("create", prefix="_log/0")
 
 
 @pytest.fixture
@@ -39,14 +38,9 @@ def store() -> MemoryStore:
 
 @pytest.fixture
 def table(store: MemoryStore) -> Table:
-    made = opened(store)
+    made = open_table(store)
     made._ingest(DAYS, "day,n", None)
     return made
-
-
-def opened(store: MemoryStore) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
 
 
 def numbers(store: MemoryStore) -> list[int]:
@@ -152,7 +146,7 @@ def test_several_files_take_the_place_of_rows_in_one_commit(
 
 
 def test_of_a_table_that_merges_rows_whole_keys_are_replaced(store: MemoryStore) -> None:
-    table = opened(store)
+    table = open_table(store)
     options = IngestOptions(rows=RowPolicy(RowKind.LAST, sequence="v"))
     for version, mail in ((1, "a"), (3, "c"), (2, "b")):
         rows = pa.table({"id": [1, 2], "v": [version, version], "mail": [mail, "x"]})
@@ -167,7 +161,7 @@ def test_of_a_table_that_merges_rows_whole_keys_are_replaced(store: MemoryStore)
 
 def test_rows_that_others_add_meanwhile_are_replaced_too(store: MemoryStore, table: Table) -> None:
     def meanwhile() -> None:
-        opened(store).append(pa.table({"day": [2, 4], "n": [100, 200]}))
+        open_table(store).append(pa.table({"day": [2, 4], "n": [100, 200]}))
 
     store.faults.add(Stall(meanwhile, answered=True), at=BITS.first())
     assert table.overwrite(NEW, "day = 2").replaced_rows == 3
@@ -179,10 +173,10 @@ def test_columns_that_change_meanwhile_are_bound_again(
     store: MemoryStore, table: Table, where: str | None
 ) -> None:
     def meanwhile() -> None:
-        opened(store).alter(order=["n"])
-        opened(store).append(pa.table({"day": [2], "n": [100], "word": ["x"]}))
+        open_table(store).alter(order=["n"])
+        open_table(store).append(pa.table({"day": [2], "n": [100], "word": ["x"]}))
 
-    store.faults.add(Stall(meanwhile), at=COMMIT.first())
+    store.faults.add(Stall(meanwhile), at=COMMITS.first())
     table.overwrite(NEW, where)
     assert numbers(store) == ([7, 8, 9] if where is None else [1, 2, 7, 8, 9, 5])
 
@@ -196,7 +190,7 @@ def test_a_compaction_that_runs_meanwhile_brings_nothing_back(
     def meanwhile() -> None:
         compact_table(store, strategy=Strategy.FULL)
 
-    store.faults.add(Stall(meanwhile), at=COMMIT.first())
+    store.faults.add(Stall(meanwhile), at=COMMITS.first())
     assert table.overwrite(NEW, where).replaced_rows == (6 if where is None else 3)
     compact_table(store, strategy=Strategy.FULL)
     assert numbers(store) == ([7, 8, 9] if where is None else [1, 2, 7, 8, 9, 5])
@@ -223,18 +217,18 @@ def test_whatever_call_fails_readers_see_the_rows_before_or_after(
     while True:
         nth += 1
         store = MemoryStore()
-        opened(store)._ingest(DAYS, "day,n", None)
+        open_table(store)._ingest(DAYS, "day,n", None)
         writing = calls("create", "write", "complete", "read_range").nth(nth)
         hit = store.faults.add(FAULTS[fault](), at=writing)
         with contextlib.suppress(Crash, CompactorError):
-            opened(store).overwrite(NEW, where, threads=1)
+            open_table(store).overwrite(NEW, where, threads=1)
         store = MemoryStore(store.objects)
         if not hit.hits:
             break
         assert numbers(store) in (before, after)
         seen.add(tuple(numbers(store)))
         assert verify(store, CommitLog(store).current()).faults == []
-        opened(store).overwrite(NEW, where)  # doing it again does no harm
+        open_table(store).overwrite(NEW, where)  # doing it again does no harm
         assert numbers(store) == after
     if fault == "killed after":
         assert seen == {tuple(before), tuple(after)}

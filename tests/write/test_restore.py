@@ -27,6 +27,7 @@ from compactor.table.version import Changes, Operation
 from compactor.write.restore import restore_version
 from tests.faults import LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import COMMITS, keys_in, open_table
 from tests.support.wording import refuses
 
 FULL = Policy(strategy=Strategy.FULL)
@@ -45,11 +46,6 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def open_table(store: MemoryStore) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
-
-
 def filled(store: MemoryStore) -> Table:
     """A table of three versions with ten rows each."""
     table = open_table(store)
@@ -57,11 +53,6 @@ def filled(store: MemoryStore) -> Table:
     for first in (10, 20):
         table.append(rows_of(first))
     return table
-
-
-def keys_in(table: Table, **options: Any) -> list[int]:
-    keys: list[int] = table.scan(["k"], **options).to_table()["k"].to_pylist()
-    return keys
 
 
 def at(store: MemoryStore, version: int) -> Snapshot:
@@ -288,19 +279,15 @@ def test_an_ingest_that_a_restore_overtakes_comes_on_top(store: MemoryStore) -> 
     table = filled(store)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: table.restore(version=1))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     open_table(slow).append(rows_of(40))
     assert keys_in(open_table(store)) == [*range(10), *range(40, 50)]
-
-
-def _is_version(call: Any) -> bool:
-    return str(call.key).endswith(".json")
 
 
 def test_a_restore_whose_answer_is_lost_is_not_done_twice(store: MemoryStore) -> None:
     filled(store)
     flaky = MemoryStore(store.objects)
-    flaky.faults.add(LoseAnswer(), at=calls("create", prefix="_log/", where=_is_version).first())
+    flaky.faults.add(LoseAnswer(), at=COMMITS.first())
     log = CommitLog(flaky)
     assert restore_version(log, log.at(2)).version == 4
     assert CommitLog(store).current().version == 4
@@ -311,7 +298,7 @@ def test_what_this_process_has_added_before_comes_back_although_an_answer_was_lo
 ) -> None:
     """A commit of unknown outcome is remembered, so as not to add its fragments twice."""
     table = filled(store)
-    lost = calls("create", prefix="_log/", where=_is_version).first(8)
+    lost = COMMITS.first(8)
     store.faults.add(LoseAnswer(), at=lost)
     store.faults.add(LoseAnswer(), at=calls("read", prefix=version_key(4)))
     with pytest.raises(UnknownOutcomeError):
@@ -362,7 +349,7 @@ def test_a_vacuum_that_listed_garbage_before_a_restore_removes_nothing_that_came
     table = compacted(store)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: table.restore(version=3))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     report = vacuum(CommitLog(slow), VacuumSettings(grace_seconds=0, retain_seconds=0))
     assert report.version > table.version
     assert is_the_same(table._snapshot, CommitLog(store).current())
@@ -374,7 +361,7 @@ def test_a_restore_that_a_vacuum_overtakes_is_refused_before_its_commit(store: M
     table = compacted(store)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: table.vacuum(grace_seconds=0, retain_seconds=0))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     log = CommitLog(slow)
     with refuses(VersionNotFoundError, "there is no version 3"):
         restore_version(log, log.at(3))

@@ -16,6 +16,7 @@ from compactor.write.tags import end_tag, set_tag
 from tests.faults import LoseAnswer, Refuse, Stall, calls
 from tests.support.clocks import SetClock
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import COMMITS, open_table
 from tests.support.wording import refuses
 
 FULL = Policy(strategy=Strategy.FULL)
@@ -30,11 +31,6 @@ def clock() -> SetClock:
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
-
-
-def open_table(store: MemoryStore, clock: SetClock) -> Table:
-    log = CommitLog(store, clock)
-    return Table(log, log.refresh())
 
 
 def rows_of(first: int) -> pa.Table:
@@ -61,10 +57,6 @@ def keys_at(store: MemoryStore, clock: SetClock, **moment: Any) -> list[int]:
     log = CommitLog(store, clock)
     keys: list[int] = Table(log, log.at(**moment)).scan(["k"]).to_table()["k"].to_pylist()
     return keys
-
-
-def _is_version(call: Any) -> bool:
-    return str(call.key).endswith(".json")
 
 
 def test_a_tagged_version_outlives_vacuums_and_those_around_it_do_not(
@@ -217,7 +209,7 @@ def test_a_tag_set_while_a_vacuum_reads_the_log_counts(store: MemoryStore, clock
     log = CommitLog(store, clock)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: set_tag(log, "two", log.at(2)))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     vacuum(CommitLog(slow, clock), NOTHING_KEPT)
     assert open_table(store, clock)._snapshot.oldest > 3
     assert keys_at(store, clock, tag="two") == list(range(20))
@@ -227,7 +219,7 @@ def test_a_tag_that_a_vacuum_overtakes_is_refused(store: MemoryStore, clock: Set
     filled(store, clock)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: vacuumed(store, clock))
-    slow.faults.add(stall, at=calls("create", prefix="_log/", where=_is_version).first())
+    slow.faults.add(stall, at=COMMITS.first())
     log = CommitLog(slow, clock)
     with refuses(VersionNotFoundError, "no version 2"):
         set_tag(log, "two", log.at(2))
@@ -237,7 +229,7 @@ def test_a_tag_that_a_vacuum_overtakes_is_refused(store: MemoryStore, clock: Set
 def test_a_tag_whose_answer_is_lost_is_set_once(store: MemoryStore, clock: SetClock) -> None:
     filled(store, clock)
     flaky = MemoryStore(store.objects)
-    flaky.faults.add(LoseAnswer(), at=calls("create", prefix="_log/", where=_is_version).first())
+    flaky.faults.add(LoseAnswer(), at=COMMITS.first())
     log = CommitLog(flaky, clock)
     set_tag(log, "x", log.current())
     assert open_table(store, clock).version == 4

@@ -20,8 +20,9 @@ from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.write.tags import set_tag
-from tests.faults import Stall, calls
+from tests.faults import Stall
 from tests.support.memory_store import MemoryStore
+from tests.support.tables import COMMITS, keys_in, open_table
 from tests.support.wording import refuses
 
 FULL = Policy(strategy=Strategy.FULL)
@@ -37,11 +38,6 @@ def rows_of(first: int) -> pa.Table:
     return pa.table({"k": keys, "n": pa.array(keys, pa.int32())})
 
 
-def open_table(store: MemoryStore) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
-
-
 def compacted(store: MemoryStore) -> tuple[Table, str]:
     """A table of two ingests that overlap, without a deleted row, and the id of their compaction."""
     table = open_table(store)
@@ -51,11 +47,6 @@ def compacted(store: MemoryStore) -> tuple[Table, str]:
     table.compact(policy=FULL)
     [entry] = table._snapshot.fragments.all()
     return table, entry.run
-
-
-def keys_in(table: Table) -> list[int]:
-    keys: list[int] = table.scan(["k"]).to_table()["k"].to_pylist()
-    return keys
 
 
 def test_inputs_are_back_with_their_deleted_rows_and_later_ingests_stay(store: MemoryStore) -> None:
@@ -173,8 +164,7 @@ def test_a_row_deleted_while_it_was_undone_stays_deleted(store: MemoryStore) -> 
     table, run = compacted(store)
     table.delete("k = 8")
     slow = MemoryStore(store.objects)
-    at = calls("create", prefix="_log/", where=lambda call: str(call.key).endswith(".json"))
-    slow.faults.add(Stall(lambda: open_table(store).delete("k = 9")), at=at.first())
+    slow.faults.add(Stall(lambda: open_table(store).delete("k = 9")), at=COMMITS.first())
     report = open_table(slow).undo(run)
     assert report.rows_deleted == 4
     assert keys_in(open_table(store)) == [0, 1, 2, 3, 4, 5, 5, 6, 6, 10, 11, 12, 13, 14]
@@ -185,9 +175,8 @@ def test_deletions_that_a_vacuum_may_have_removed_are_written_again(store: Memor
     set_tag(table._log, "inputs", table._log.at(table.version - 1))
     table.delete("k = 8")
     slow = MemoryStore(store.objects)
-    at = calls("create", prefix="_log/", where=lambda call: str(call.key).endswith(".json"))
     stall = Stall(lambda: open_table(store).vacuum(grace_seconds=0, retain_seconds=0))
-    slow.faults.add(stall, at=at.first())
+    slow.faults.add(stall, at=COMMITS.first())
     open_table(slow).undo(run)
     assert 8 not in keys_in(open_table(store))
     assert not open_table(store).verify().faults
@@ -261,8 +250,7 @@ def test_a_vacuum_that_overtakes_an_undo_wins(store: MemoryStore) -> None:
     table, run = compacted(store)
     slow = MemoryStore(store.objects)
     stall = Stall(lambda: table.vacuum(grace_seconds=0, retain_seconds=0))
-    at = calls("create", prefix="_log/", where=lambda call: str(call.key).endswith(".json"))
-    slow.faults.add(stall, at=at.first())
+    slow.faults.add(stall, at=COMMITS.first())
     with refuses(VersionNotFoundError, "no version"):
         open_table(slow).undo(run)
     assert keys_in(open_table(store)) == keys_in(table)

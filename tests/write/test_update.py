@@ -24,7 +24,7 @@ from compactor.write.ingest import IngestOptions
 from lsm_fragment.container.writer import WriterOptions
 from tests.faults import Crash, Kill, LoseAnswer, Stall, calls
 from tests.support.memory_store import MemoryStore
-from tests.support.tables import compact_table, table_rows
+from tests.support.tables import COMMITS, compact_table, open_table, table_rows
 from tests.support.wording import refuses
 
 ROWS = pa.table(
@@ -34,7 +34,6 @@ ROWS = pa.table(
         "word": ["a", "b", "c", None, "e"],
     }
 )
-COMMIT = calls("create", prefix="_log/0")
 
 
 @pytest.fixture
@@ -42,15 +41,10 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def opened(store: MemoryStore) -> Table:
-    log = CommitLog(store)
-    return Table(log, log.refresh())
-
-
 def made(
     store: MemoryStore, given: pa.Table = ROWS, sort_by: str = "day,n", **options: Any
 ) -> Table:
-    table = opened(store)
+    table = open_table(store)
     table._ingest(given, sort_by, IngestOptions(**options))
     return table
 
@@ -239,11 +233,11 @@ def test_rows_that_others_add_meanwhile_are_updated_too(store: MemoryStore, comp
     table = made(store)
 
     def meanwhile() -> None:
-        opened(store).append(pa.table({"day": pa.array([2, 9], pa.int32()), "n": [6, 7]}))
+        open_table(store).append(pa.table({"day": pa.array([2, 9], pa.int32()), "n": [6, 7]}))
         if compacts:
             compact_table(store, strategy=Strategy.FULL)
 
-    store.faults.add(Stall(meanwhile), at=COMMIT.first())
+    store.faults.add(Stall(meanwhile), at=COMMITS.first())
     assert table.update("day = 2", {"n": "n * 10"}).rows == 3
     assert [row["n"] for row in table_rows(store)] == [1, 2, 30, 40, 60, 5, 7]
     compact_table(store, strategy=Strategy.FULL)
@@ -255,7 +249,8 @@ def test_rows_that_others_add_meanwhile_are_updated_too(store: MemoryStore, comp
 def test_columns_that_are_renamed_meanwhile_are_looked_up_again(store: MemoryStore) -> None:
     table = made(store)
     store.faults.add(
-        Stall(lambda: opened(store).alter(renames={"word": "w", "n": "word"})), at=COMMIT.first()
+        Stall(lambda: open_table(store).alter(renames={"word": "w", "n": "word"})),
+        at=COMMITS.first(),
     )
     with refuses(UsageError, "'n'"):
         table.update("day = 2", {"n": "n * 10"})
@@ -283,7 +278,7 @@ def test_whatever_call_fails_readers_see_all_rows_as_they_were_or_updated(fault:
         writing = calls("create", "write", "complete", "read_range").nth(nth)
         hit = store.faults.add(FAULTS[fault](), at=writing)
         with contextlib.suppress(Crash, CompactorError):
-            opened(store).update("n IN (3, 4)", {"n": "n + 30"}, threads=1)
+            open_table(store).update("n IN (3, 4)", {"n": "n + 30"}, threads=1)
         store = MemoryStore(store.objects)
         if not hit.hits:
             break
@@ -291,7 +286,7 @@ def test_whatever_call_fails_readers_see_all_rows_as_they_were_or_updated(fault:
         assert found in (before, after)
         seen.add(tuple(found))
         assert verify(store, CommitLog(store).current()).faults == []
-        opened(store).update("n IN (3, 4)", {"n": "n + 30"})
+        open_table(store).update("n IN (3, 4)", {"n": "n + 30"})
         assert [row["n"] for row in table_rows(store)] == after
     if fault == "killed after":
         assert seen == {tuple(before), tuple(after)}
