@@ -250,8 +250,7 @@ class _OnSpark:
         merge = self._merge
         if merge.report.waiting_for:
             return merge.report
-        act = merge.look if dry_run else merge.run
-        return act(start_spark(self._master), self._options, on_links)
+        return merge.run(start_spark(self._master), self._options, on_links, dry_run=dry_run)
 
     def explain(self, asked: tuple[str, ...]) -> Explanation:
         check_explained(self._merge.report)

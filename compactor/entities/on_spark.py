@@ -114,26 +114,37 @@ class SparkEntityMerge:
         spark: SparkSession,
         options: SparkOptions = _DEFAULTS,
         on_links: OnLinks | None = None,
+        *,
+        dry_run: bool = False,
     ) -> EntityMergeReport:
-        """Writes what changed, then calls `on_links` with the links in the schema `LINKS`. On
-        `CompactorError` nothing is written."""
-        return self._run(spark, options, on_links, writes=True)
-
-    def look(
-        self,
-        spark: SparkSession,
-        options: SparkOptions = _DEFAULTS,
-        on_links: OnLinks | None = None,
-    ) -> EntityMergeReport:
-        """Returns the report of a dry run. Raises as `run`."""
-        return self._run(spark, options, on_links, writes=False)
+        """Writes what changed, unless it is a dry run, then calls `on_links` with the links in the schema
+        `LINKS`. On `CompactorError` nothing is written."""
+        if self.report.waiting_for:
+            return self.report
+        with self._begun(spark, options) as (jobs, context):
+            found = self._find(jobs, context)
+            target = self._target
+            if target.store is not None and not dry_run:
+                after = target.state_after(self._spec, self.report)
+                if not found.rows:
+                    self.report.version = target.remember(after) or self.report.version
+                else:
+                    now_unix_ms = self._clock.now_unix_ms()
+                    self.report.version = write_clusters(
+                        jobs, context, target, found, after, now_unix_ms, self._on_progress
+                    )
+            if on_links is not None:
+                self._on_progress("finding links")
+                known = replace(context, aside=self._aside)
+                on_links(Gathering(jobs, known, found.homes).links(found.labels, self._pairs))
+        return self.report
 
     def explain(
         self, asked: Sequence[str], spark: SparkSession, options: SparkOptions = _DEFAULTS
     ) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
 
-        Raises `UsageError` for unknown entities, and the errors of `look`.
+        Raises `UsageError` for unknown entities, and the errors of `run`.
         """
         check_explained(self.report)
         with self._begun(spark, options, texts_of_asked(self._spec, asked)) as (jobs, context):
@@ -173,34 +184,6 @@ class SparkEntityMerge:
                 texts=(*dict.fromkeys((*self._pair_texts.texts, *texts)),),
             )
             yield Jobs(spark, options, self._limit, _MEMORY_FACTOR, stack), context
-
-    def _run(
-        self,
-        spark: SparkSession,
-        options: SparkOptions,
-        on_links: OnLinks | None,
-        *,
-        writes: bool,
-    ) -> EntityMergeReport:
-        if self.report.waiting_for:
-            return self.report
-        with self._begun(spark, options) as (jobs, context):
-            found = self._find(jobs, context)
-            target = self._target
-            if writes and target.store is not None:
-                after = target.state_after(self._spec, self.report)
-                if not found.rows:
-                    self.report.version = target.remember(after) or self.report.version
-                else:
-                    now_unix_ms = self._clock.now_unix_ms()
-                    self.report.version = write_clusters(
-                        jobs, context, target, found, after, now_unix_ms, self._on_progress
-                    )
-            if on_links is not None:
-                self._on_progress("finding links")
-                known = replace(context, aside=self._aside)
-                on_links(Gathering(jobs, known, found.homes).links(found.labels, self._pairs))
-        return self.report
 
     def _find(self, jobs: Jobs, context: Context) -> FoundClusters:
         """Returns the changes, and the labels of connected entities."""

@@ -86,7 +86,7 @@ def run_in_tasks(
     *,
     full: bool = False,
     parts: int | None = 3,
-    looks: bool = False,
+    dry_run: bool = False,
     one_task_bytes: int | None = None,
     clock: Clock | None = None,
     on_links: Any = None,
@@ -98,8 +98,7 @@ def run_in_tasks(
         asked, connector=FakeConnector(), one_task_bytes=one_task_bytes, clock=clock or Noon()
     )
     spark = FakeSpark()
-    run = merge.look if looks else merge.run
-    report = run(as_session(spark), SparkOptions(None, parts), on_links)
+    report = merge.run(as_session(spark), SparkOptions(None, parts), on_links, dry_run=dry_run)
     assert spark.kept == 0
     assert not any(name.startswith("spark.sql") for name in spark.conf)
     return report
@@ -248,9 +247,9 @@ class TestRuns:
     ) -> None:
         write(tmp_path, {"A": [{"_id": "1", "k": 1}], "B": [{"_id": "2", "k": 1}]})
         chosen = spec("A a", "B b", equality=ON_K)
-        look = run_in_tasks(chosen, both.many, tmp_path, looks=True)
+        look = run_in_tasks(chosen, both.many, tmp_path, dry_run=True)
         assert (look.new, look.next_updated, CommitLog(both.many).refresh().version) == (1, 1, 0)
-        assert run_in_tasks(chosen, None, tmp_path, looks=True).new == 1
+        assert run_in_tasks(chosen, None, tmp_path, dry_run=True).new == 1
         both.run(chosen)
         assert "version=1" in both.run(chosen)
         both.run(spec("A z", "B b", equality=[["eq", "z.k", "b.k"]]))
@@ -528,7 +527,7 @@ class TestLinks:
             asked,
             None,
             tmp_path,
-            looks=True,
+            dry_run=True,
             one_task_bytes=one_task_bytes,
             on_links=lambda batches: found.append(pa.Table.from_batches(batches, LINKS)),
         )
@@ -570,7 +569,7 @@ class TestLinks:
         found: list[list[Any]] = []
         write(tmp_path, {"A": []})
         chosen = spec("A a", version=2)
-        run_in_tasks(chosen, None, tmp_path, looks=True, on_links=lambda b: found.append(list(b)))
+        run_in_tasks(chosen, None, tmp_path, dry_run=True, on_links=lambda b: found.append(list(b)))
         assert found == [[]]
 
 
