@@ -31,19 +31,14 @@ def plan_compactions(
     trees = forest(snapshot)
     expired = {window for window in trees if windows and windows.is_expired(window, now_unix_ms)}
     expiry = Expiry(tuple(i.entry for w in expired for i in trees.pop(w).items()))
-    widths = key_widths(snapshot.table)
-    return replace(plan_trees(trees, policy, settings, now_unix_ms, widths), expiry=expiry)
+    limits = Limits.of(settings, key_widths(snapshot.table))
+    return replace(plan_trees(trees, policy, limits, now_unix_ms), expiry=expiry)
 
 
 def plan_trees(
-    trees: Mapping[int | None, Tree],
-    policy: Policy,
-    settings: CompactionSettings,
-    now_unix_ms: int,
-    widths: Mapping[str, int | None],
+    trees: Mapping[int | None, Tree], policy: Policy, limits: Limits, now_unix_ms: int
 ) -> CompactionPlan:
-    """Returns what is due in each of the trees, by priority over all of them. widths: from `key_widths`."""
-    limits = Limits.of(settings, widths)
+    """Returns what is due in each of the trees, by priority over all of them."""
     plans = [_plan_tree(tree, policy, limits, now_unix_ms) for tree in trees.values()]
     return CompactionPlan(
         specs=by_priority(plans),

@@ -15,6 +15,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from compactor.planner.debt import Debt, compaction_debt
+from compactor.planner.limits import Limits
 from compactor.planner.plan import by_priority, plan_trees
 from compactor.planner.spec import CompactionPlan, CompactionSpec, TrivialMove
 from compactor.planner.tree import InFlight, Item, KeyRange, Tree, hull
@@ -68,6 +69,8 @@ class Simulation:
         self._settings = settings
         self._policy = policy
         self._compaction = compaction
+        # Simulated fragments have no columns to weigh keys by.
+        self._limits = Limits.of(compaction, {})
         self._observer = observer or Observer()
         mean_seconds = settings.flush_bytes / settings.shard_bytes_per_second
         rng = random.Random(settings.seed)
@@ -203,7 +206,7 @@ class Simulation:
         for window in sorted(self._changed, key=lambda window: -1 if window is None else window):
             tree = self.trees[window]
             self._plans[window] = plan_trees(
-                {window: tree}, self._policy, self._compaction, now_unix_ms=0, widths={}
+                {window: tree}, self._policy, self._limits, now_unix_ms=0
             )
         self._changed.clear()
 
