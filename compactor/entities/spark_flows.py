@@ -16,9 +16,9 @@ from compactor.entities.tasks.connecting import LEFT, RIGHT
 from compactor.entities.tasks.context import LABEL, NODE, DatasetPart, Partition
 from compactor.files.places import addresses_of
 from compactor.read.scan_pieces import pieces_of
-from compactor.spark.shuffle.exchange import ByNumber, Divider, to_bytes
+from compactor.spark.shuffle.exchange import ByNumber, Divider
 from compactor.spark.shuffle.jobs import Done, Flow
-from compactor.spark.shuffle.packets import ROWS, Batches, Packet
+from compactor.spark.shuffle.packets import Batches, Packet
 from compactor.spark.shuffle.task import PLACE_BITS
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -99,4 +99,4 @@ def labels_home(labels: DataFrame, rank: int) -> Flow:
 def _one_packet(columns: Mapping[str, Any]) -> Iterator[Packet]:
     batch = pa.RecordBatch.from_pydict(dict(columns))
     if batch.num_rows:
-        yield Packet(ROWS, 0, 0, to_bytes([batch]))
+        yield Packet.of_rows(0, batch)

@@ -19,9 +19,9 @@ from compactor.entities.tasks.connecting import AskedPairs
 from compactor.entities.tasks.context import GROUP, LABEL, Context, Partition
 from compactor.errors import UsageError
 from compactor.spark.session import as_job_error
-from compactor.spark.shuffle.exchange import ByNumber, from_bytes, to_bytes
+from compactor.spark.shuffle.exchange import ByNumber, from_bytes
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
-from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
+from compactor.spark.shuffle.packets import ROWS, Batches, Packet, placed_rows, values_of
 from compactor.spark.shuffle.task import PLACE_BITS
 from lsm_fragment.arrays.batches import keep_rows
 
@@ -202,11 +202,10 @@ def chosen_home(done: Done, components: Sequence[int]) -> Flow:
 
 
 def _chosen(components: Sequence[int], batches: Batches) -> Iterator[Packet]:
-    for place, data in values_of(batches, ["place", "batch"]):
-        batch = from_bytes(data.as_buffer())
+    for place, batch in placed_rows(batches):
         chosen = keep_rows(batch, np.isin(np.asarray(batch.column(LABEL)), components))
         if chosen.num_rows:
-            yield Packet(ROWS, 0, place.as_py(), to_bytes([chosen]))
+            yield Packet.of_rows(place, chosen)
 
 
 def _unpacked(batches: Batches) -> Iterator[pa.RecordBatch]:

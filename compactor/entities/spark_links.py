@@ -20,16 +20,9 @@ from compactor.entities.spark_labels import Labels, chosen_home
 from compactor.entities.tasks import gathering, linking
 from compactor.entities.tasks.context import LABEL, TARGET, Context, Partition
 from compactor.errors import UsageError
-from compactor.spark.shuffle.exchange import (
-    ByKeys,
-    ByNumber,
-    ByRange,
-    from_bytes,
-    splitters,
-    to_bytes,
-)
+from compactor.spark.shuffle.exchange import ByKeys, ByNumber, ByRange, splitters
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
-from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
+from compactor.spark.shuffle.packets import Batches, Packet, placed_rows
 
 _BY_LABEL = ByKeys((LABEL,))
 
@@ -143,12 +136,9 @@ class Gathering(Struct, frozen=True):
 
 def _targeted(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
     part_of = ranges.part_of(parts)
-    for place, data in values_of(batches, ["place", "batch"]):
-        batch = from_bytes(data.as_buffer())
+    for place, batch in placed_rows(batches):
         targets = part_of(linking.bounded(batch)).astype(np.int64)
-        yield Packet(
-            ROWS, 0, place.as_py(), to_bytes([batch.append_column(TARGET, pa.array(targets))])
-        )
+        yield Packet.of_rows(place, batch.append_column(TARGET, pa.array(targets)))
 
 
 class _Cut(Struct, frozen=True):

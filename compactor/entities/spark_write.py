@@ -22,9 +22,9 @@ from compactor.entities.tasks import differing, folding
 from compactor.entities.tasks.context import BY_ID, NODE, TARGET, Context, Partition
 from compactor.entities.texts import I64, TEXT
 from compactor.spark.session import as_job_error
-from compactor.spark.shuffle.exchange import ByNumber, ByRange, from_bytes, splitters, to_bytes
+from compactor.spark.shuffle.exchange import ByNumber, ByRange, splitters
 from compactor.spark.shuffle.jobs import Done, Flow, Jobs
-from compactor.spark.shuffle.packets import ROWS, Batches, Packet, values_of
+from compactor.spark.shuffle.packets import Batches, Packet, placed_rows
 from compactor.spark.shuffle.task import TaskInput, TaskOutput
 from compactor.table.entry import FragmentEntry
 from compactor.write.ingest import commit_fragments, plan_ingest
@@ -132,9 +132,8 @@ def _changes(
 ) -> Iterator[tuple[int, pa.RecordBatch, I64]]:
     """Yields changes with their row numbers and the parts that write them."""
     part_of = ranges.part_of(parts)
-    for place, data in values_of(batches, ["place", "batch"]):
-        batch = from_bytes(data.as_buffer())
-        yield place.as_py(), batch, part_of(batch).astype(np.int64)
+    for place, batch in placed_rows(batches):
+        yield place, batch, part_of(batch).astype(np.int64)
 
 
 def _heads(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
@@ -146,11 +145,11 @@ def _heads(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
             gone = pc.if_else(batch.column(REPLACED), batch.column(ID), pa.scalar(None, TEXT))
             heads = heads.set_column(heads.schema.get_field_index(ID), ID, gone)
         heads = heads.append_column(TARGET, pa.array(targets))
-        yield Packet(ROWS, 0, place, to_bytes([heads]))
+        yield Packet.of_rows(place, heads)
 
 
 def _members(ranges: ByRange, parts: int, batches: Batches) -> Iterator[Packet]:
     for place, batch, targets in _changes(ranges, parts, batches):
         members = differing.members_of(batch, targets)
         if members.num_rows:
-            yield Packet(ROWS, 0, place, to_bytes([members]))
+            yield Packet.of_rows(place, members)

@@ -42,6 +42,11 @@ class Packet(Struct, frozen=True):
     """Position in the row order of the feed, over all tasks."""
     data: pa.Buffer
 
+    @classmethod
+    def of_rows(cls, place: int, rows: pa.RecordBatch) -> Packet:
+        """Returns a packet of the only feed."""
+        return cls(ROWS, 0, place, to_bytes([rows]))
+
 
 def send(
     batches: Batches, ways: Mapping[int, tuple[int, Divider]], parts: int, limit_bytes: int
@@ -110,6 +115,12 @@ def received(batches: Batches) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     """Yields part, feed rank and rows of each packet."""
     for part, feed, data in values_of(batches, ["part", "feed", "batch"]):
         yield part.as_py(), feed.as_py(), from_bytes(data.as_buffer())
+
+
+def placed_rows(batches: Batches) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields position and rows of each packet."""
+    for place, data in values_of(batches, ["place", "batch"]):
+        yield place.as_py(), from_bytes(data.as_buffer())
 
 
 def values_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
