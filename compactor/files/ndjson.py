@@ -63,8 +63,8 @@ class NdjsonBatches(TextBatches[LineBlock]):
     def __init__(
         self,
         *args: Any,
-        mixes_kinds: bool | None = None,
-        text_holds_all: bool = False,
+        mixes_kinds: bool | None,
+        text_holds_all: bool,
         **options: Any,
     ) -> None:
         """mixes_kinds: reads a field whose values are of several kinds as text. For each such field, up to

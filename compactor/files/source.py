@@ -21,7 +21,7 @@ from compactor.files.byte_source import FileBytes
 from compactor.files.names import Compression
 from compactor.files.places import Place
 from compactor.files.problems import PROBLEMS, reading
-from compactor.files.text_options import PLAIN, TextOptions
+from compactor.files.text_options import TextOptions
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.types import contains
 from lsm_fragment.failing import null_where_failing
@@ -266,18 +266,18 @@ class TextBatches(FileBatches, Generic[Block]):
         known_schema: pa.Schema | None,
         on_scan: Callable[[int], None],
         *,
-        options: TextOptions = PLAIN,
-        columns: Wanted = None,
-        in_one_pass: bool = False,
-        may_be_empty: bool = False,
-        leaves_out_bad_rows: bool = False,
-        max_bad_rows: int | None = None,
-        kept_column: str | None = None,
-        held_bytes: int = 0,
-        guesses: bool = False,
-        infers_types: bool = True,
-        keeps_zones: bool = False,
-        threads: int = 1,
+        options: TextOptions,
+        columns: Wanted,
+        in_one_pass: bool,
+        may_be_empty: bool,
+        leaves_out_bad_rows: bool,
+        max_bad_rows: int | None,
+        kept_column: str | None,
+        held_bytes: int,
+        guesses: bool,
+        infers_types: bool,
+        keeps_zones: bool,
+        threads: int,
     ) -> None:
         super().__init__(path, place, batch_bytes, threads)
         self._place = place

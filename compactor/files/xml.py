@@ -42,7 +42,7 @@ class XmlBatches(FlatTextBatches):
         """settings, options: those of `TextBatches`."""
         self._layout = layout
         self._shapes: dict[str, Shape] = {}
-        self._readings_from = ALL_READINGS if options.get("infers_types", True) else ()
+        self._readings_from = ALL_READINGS if options["infers_types"] else ()
         super().__init__(*settings, **options)
 
     def _columns(self) -> Mapping[str, pa.DataType | None]:
