@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from compactor.predicate.expressions.comparing import compare
 from compactor.predicate.expressions.kinds import is_of, kind_of
+from compactor.predicate.expressions.nested import contains_of
 from compactor.predicate.tree import Op
 from lsm_fragment import compute as pc
-from lsm_fragment.arrays.joining import with_nulls_of
 from lsm_fragment.arrays.json_texts import string_values
 from lsm_fragment.arrays.moves import keep, take
 from lsm_fragment.arrays.storage import plain, to_storage
@@ -72,12 +72,7 @@ def json_contains(column: pa.Array, value: Any) -> pa.Array:
     elements = take(pa.concat_arrays([texts, pa.array(items, _TEXT)]), at)
     wanted = take(value, rows) if isinstance(value, pa.Array) else value
     is_equal = np.asarray(pc.fill_null(compare_json(Op.EQ, elements, wanted), False))
-    holds = np.zeros(len(texts), np.bool_)
-    holds[rows[is_equal]] = True
-    found = with_nulls_of(texts, pa.array(holds))
-    if isinstance(value, pa.Scalar):
-        return found if value.is_valid else pa.nulls(len(texts), pa.bool_())
-    return with_nulls_of(value, found)
+    return contains_of(texts, rows[is_equal], value)
 
 
 def _texts(column: pa.Array) -> pa.Array:

@@ -67,6 +67,11 @@ def list_contains(lists: Any, value: Any) -> pa.Array:
     if isinstance(lists, pa.Scalar):
         lists = _repeated(lists, len(value))
     rows, _ = _found(lists, value, is_map=False)
+    return contains_of(lists, rows, value)
+
+
+def contains_of(lists: pa.Array, rows: I64, value: Any) -> pa.Array:
+    """Returns true for these rows and false for others, null where the list or the value is null."""
     holds = np.zeros(len(lists), np.bool_)
     holds[rows] = True
     found = with_nulls_of(lists, pa.array(holds))
