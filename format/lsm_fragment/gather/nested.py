@@ -17,11 +17,10 @@ from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import (
     KIND,
     PACKED_TYPE,
-    ROWS,
-    START,
     VALUES,
     GatherArray,
     Pieces,
+    replace_by,
 )
 from lsm_fragment.gather.table import Table
 
@@ -62,16 +61,10 @@ def _nested_codes(pieces: Pieces, origins: Origins) -> pa.Array | None:
 
 def _with_values_coded(pieces: Pieces) -> Pieces:
     """Dictionary-codes the pieces that are not: all of them at once, because there may be many small ones."""
-    values = np.flatnonzero(pieces.fields[:, KIND] == VALUES)
-    numbers = values.tolist()
+    numbers = np.flatnonzero(pieces.fields[:, KIND] == VALUES).tolist()
     coded = _each_coded(concat_storage([pieces.array(number) for number in numbers]))
     arrays, fields = list(pieces.arrays), pieces.fields.copy()
-    for number in numbers:
-        arrays[number] = coded
-    rows = pieces.fields[values, ROWS]
-    fields[values] = coded.fields
-    fields[values, ROWS] = rows
-    fields[values, START] = np.cumsum(rows) - rows
+    replace_by(arrays, fields, numbers, coded)
     return Pieces(arrays, fields, pieces.firsts, pieces.dtype)
 
 

@@ -333,6 +333,18 @@ def renewed(pieces: Pieces, arrays: Sequence[pa.Array]) -> Pieces:
     return Pieces(renewed, fields, pieces.firsts, pieces.dtype)
 
 
+def replace_by(
+    arrays: list[GatherArray], fields: I64, numbers: Sequence[int], array: GatherArray
+) -> None:
+    """Replaces some pieces by one array, which has their rows end to end."""
+    rows = fields[numbers, ROWS]
+    fields[numbers] = array.fields
+    fields[numbers, ROWS] = rows
+    fields[numbers, START] = np.cumsum(rows) - rows
+    for number in numbers:
+        arrays[number] = array
+
+
 class Span(NamedTuple):
     """Consecutive rows of some columns. Spans may share arrays."""
 

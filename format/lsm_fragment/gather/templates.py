@@ -28,13 +28,12 @@ from lsm_fragment.gather.pieces import (
     CODES,
     KIND,
     NULLS,
-    ROWS,
-    START,
     TEMPLATES,
     GatherArray,
     NumberedStrings,
     Pieces,
     renewed,
+    replace_by,
 )
 from lsm_fragment.gather.table import Table
 
@@ -79,12 +78,7 @@ def _divided(pieces: Pieces, max_templates: int) -> Pieces | None:
         if (divided := split(strings, max_templates, words)) is None:
             return None
         array = GatherArray(divided, pieces.dtype, numbered=NumberedStrings.shared(series))
-        rows = pieces.fields[batch, ROWS]
-        fields[batch] = array.fields
-        fields[batch, ROWS] = rows
-        fields[batch, START] = np.cumsum(rows) - rows
-        for number in batch:
-            arrays[number] = array
+        replace_by(arrays, fields, batch, array)
     return Pieces(arrays, fields, pieces.firsts, pieces.dtype)
 
 
