@@ -13,6 +13,8 @@ from compactor.planner.estimate import Estimate
 from compactor.table.compaction_record import MAX_TEXT, CompactionRecord
 
 _DIGITS: Final = 3
+MEASURED: Final = {*AttemptReport.__struct_fields__} & {*CompactionRecord.__struct_fields__}
+"""The figures of an attempt that its record keeps."""
 
 
 def compaction_record(
@@ -43,28 +45,10 @@ def compaction_record(
 
 
 def _with_figures(record: CompactionRecord, report: AttemptReport) -> CompactionRecord:
-    return replace(
-        record,
-        rows_in=report.rows_in,
-        rows_out=report.rows_out,
-        bytes_in=report.bytes_in,
-        bytes_out=report.bytes_out,
-        seconds=report.seconds,
-        cpu_seconds=report.cpu_seconds,
-        system_cpu_seconds=report.system_cpu_seconds,
-        stage_seconds={
-            stage: round(seconds, _DIGITS)
-            for stage, seconds in report.stage_seconds.items()
-            if round(seconds, _DIGITS)
-        },
-        peak_charged_bytes=report.peak_charged_bytes,
-        start_rss_bytes=report.start_rss_bytes,
-        peak_rss_bytes=report.peak_rss_bytes,
-        gets=report.gets,
-        puts=report.puts,
-        resumed_gets=report.resumed_gets,
-        restarts=report.restarts,
-        spilled_bytes=report.spilled_bytes,
-        copied_rows=report.copied_rows,
-        dropped_rows=sum(report.dropped.values()),
-    )
+    figures = {name: getattr(report, name) for name in MEASURED}
+    figures["stage_seconds"] = {
+        stage: round(seconds, _DIGITS)
+        for stage, seconds in report.stage_seconds.items()
+        if round(seconds, _DIGITS)
+    }
+    return replace(record, **figures, dropped_rows=sum(report.dropped.values()))
