@@ -17,7 +17,7 @@ from compactor.merge.inputs.input_fragment import InputFragment
 from compactor.merge.inputs.schemas import InputSchemas
 from compactor.merge.inputs.sources import InputSources
 from compactor.merge.merge_inputs import make_inputs
-from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, merge_keys
+from compactor.merge.order.key_merge import CopiedRowGroup, MergedBatch, drop_keys, merge_keys
 from compactor.merge.order.places import STARTS
 from compactor.merge.order.row_order import GroupOrder
 from compactor.merge.outputs.contract import MergeSettings
@@ -118,13 +118,7 @@ class KeyOrder:
                     yield np.full(event.rows, event.input, dtype=np.uint16), None
                 else:
                     yield event.inputs, _mapped_flags(event, merges=merges)
-                    self._take(event)
-
-    def _take(self, batch: MergedBatch) -> None:
-        """Removes the rows of a batch from the inputs."""
-        counts = Origins.of(batch.inputs, len(self._context.inputs)).counts.tolist()
-        for source, count in zip(self._context.inputs, counts, strict=True):
-            source.keys.drop(count)
+                    drop_keys(context.inputs, event)
 
 
 def _mapped_flags(batch: MergedBatch, *, merges: bool) -> Flags | None:

@@ -154,9 +154,14 @@ def merge_rows(
     for batch in merge_keys(sources, compare, sort, batch_rows, batch_bytes, rule):
         assert isinstance(batch, MergedBatch)
         yield batch
-        counts = Origins.of(batch.inputs, len(sources)).counts.tolist()
-        for source, count in zip(sources, counts, strict=True):
-            source.keys.drop(count)
+        drop_keys(sources, batch)
+
+
+def drop_keys(sources: Sequence[KeySource], batch: MergedBatch) -> None:
+    """Removes the sort columns of a batch's rows from the sources."""
+    counts = Origins.of(batch.inputs, len(sources)).counts.tolist()
+    for source, count in zip(sources, counts, strict=True):
+        source.keys.drop(count)
 
 
 class _KeyMerge:
