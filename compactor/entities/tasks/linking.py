@@ -37,10 +37,10 @@ def divide(context: Context, given: TaskInput, pairs: Pairs, asked: Sequence[int
     for component, part, nodes in Gathered.of(context, given).clusters():
         spec, names = context.spec, names_of(context.spec, part)
         cluster = Cluster(spec, part, pairs_among(pairs, nodes), names, context.aside)
-        if spec.on_never is OnNever.REFUSE:
-            said.append({"component": component, "tie": cluster.tie()})
-            continue
         try:
+            if spec.on_never is OnNever.REFUSE:
+                said.append({"component": component, "tie": cluster.tie()})
+                continue
             new, figures = cluster.divided()
         except UsageError as error:
             said.append({"component": component, "refused": message_of(error).to_json()})
