@@ -21,6 +21,8 @@ STREAM: Final = "-"
 """Standard input as a file to read, standard output as one to write."""
 STANDARD_INPUT: Final = "/dev/stdin"
 """Read standard input by this name, which says whether it is a pipe or a file."""
+_FILE: Final = "file"
+"""Addresses of this scheme are paths of folders of tables, and of no files."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _MAX_REMEMBERED: Final = 4 << 20
 """Remember this much of a stream: more than the readers look at before they begin with the rows."""
@@ -117,18 +119,14 @@ def addresses_of(path: str) -> Addresses | None:
     Raises `UsageError` for an address of no server, of which it repeats only the scheme.
     """
     match = _SCHEME.match(path)
-    if match is None:
+    if match is None or match[1] == _FILE:
         return None
     scheme = match[1]
     found = next((each for server in _SERVERS if (each := server(scheme)) is not None), None)
     if found is None:
-        others = (
-            "an object by an s3://, gs:// or az:// address"
-            if _SERVERS
-            else "an object by a pipeline"
-        )
         raise UsageError(
-            f"{scheme}://...: no file is read or written there: name a local file by its path, or {others}"
+            f"{scheme}://...: no file is read or written there: name a local file by its path, or an object of "
+            "a store in a pipeline (s3://, gs://, az://)"
         )
     return found
 

@@ -11,9 +11,7 @@ from compactor.files.places import exists, matching_paths, place_of
 from tests.support.wording import refuses
 
 
-@pytest.mark.parametrize(
-    "address", ["s3a://b/x.csv", "file:///x.csv", "http://user:secret@h/x.csv"]
-)
+@pytest.mark.parametrize("address", ["s3a://b/x.csv", "http://user:secret@h/x.csv"])
 def test_an_address_of_no_store_is_no_local_path(address: str) -> None:
     for find in (matching_paths, place_of):
         with pytest.raises(UsageError) as refused:
