@@ -125,8 +125,8 @@ def addresses_of(path: str) -> Addresses | None:
     found = next((each for server in _SERVERS if (each := server(scheme)) is not None), None)
     if found is None:
         raise UsageError(
-            f"{scheme}://...: no file is read or written there: name a local file by its path, or an object of "
-            "a store in a pipeline (s3://, gs://, az://)"
+            f"{scheme}://...: no file is read or written there: name a local file by its path, or an object "
+            "of a store in a pipeline (s3://, gs://, az://)"
         )
     return found
 
