@@ -24,7 +24,7 @@ def time_units(text: str, dtype: pa.DataType) -> Decimal:
     Raises `ValueError` or `pa.ArrowInvalid` for other texts.
     """
     if pt.is_date(dtype):
-        days = times_of(pa.array([text]), pa.date32())[0].value
+        days = _days(text)
         return Decimal(days * _MS_PER_DAY if pt.is_date64(dtype) else days)
     seconds = _of_clock(text) if pt.is_time(dtype) else _since_1970(text)
     return _EXACT.multiply(seconds, Decimal(UNITS_PER_SECOND[dtype.unit]))
@@ -41,6 +41,15 @@ def _nanoseconds(dtype: pa.DataType) -> int:
     if pt.is_date(dtype):
         return DAY_SECONDS * 10**9 if pt.is_date32(dtype) else 10**6
     return 10**9 // UNITS_PER_SECOND[dtype.unit]
+
+
+def _days(text: str) -> int:
+    try:
+        return int(times_of(pa.array([text]), pa.date32())[0].value)
+    except pa.ArrowInvalid:
+        raise ValueError(
+            "write a date such as '2026-11-30', or a moment such as TIMESTAMP '2026-11-30 08:30:00'"
+        ) from None
 
 
 def _of_clock(text: str) -> Decimal:

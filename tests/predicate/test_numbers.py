@@ -106,7 +106,7 @@ def test_days_of_any_year_are_read_as_they_are_printed() -> None:
     assert time_units("+5881580-07-11", pa.date32()) == 2**31 - 1
     assert time_units("+10000-01-01", pa.date64()) == 2_932_897 * 86_400_000
     for text in ("+5881580-07-12", "+2020-01-01", "10000-01-01", "-0000-01-01"):
-        with pytest.raises(pa.ArrowInvalid):
+        with pytest.raises(ValueError, match="write a date"):
             time_units(text, pa.date32())
 
 
