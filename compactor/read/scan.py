@@ -78,7 +78,8 @@ def batches(
     left = limit
     with damage_explained(), thread_pool_of(threads) as pool:
         for read in in_order(steps, pool, AHEAD_BYTES):
-            batch = read if left is None else read.slice(0, left)
+            # Arrow takes no length beyond 63 bits.
+            batch = read if left is None else read.slice(0, min(left, read.num_rows))
             if not batch.num_rows:
                 continue
             report.rows += batch.num_rows
