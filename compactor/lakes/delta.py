@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -139,12 +139,13 @@ class DeltaLake:
             fields = DeltaSchema.from_arrow(pa.schema(added)).fields
             table.alter.add_columns(fields, commit_properties=self._properties(None))
         added_files = [(file, self._stats(file, swap.schema)) for file in swap.adds]
-        self._name_skippable(
-            table,
-            swap.schema,
+        named = _names_in(table.metadata().configuration)
+        skippable = _skippable_in(
             [stats for _, stats in added_files],
-            keeps_files=is_same and bool(base.files),
+            named if is_same and base.files else _skippable(swap.schema),
         )
+        # None that files of before may lack: readers see each commit.
+        self._name(table, named, skippable.intersection(named))
         adds: list[AddAction | RemoveAction] = [
             self._add(file, stats, keeps_rows=swap.keeps_rows) for file, stats in added_files
         ]
@@ -164,6 +165,8 @@ class DeltaLake:
             DeltaSchema.from_arrow(swap.schema),
             commit_properties=properties,
         )
+        if not skippable.issubset(named):
+            self._name(self._open(), skippable.intersection(named), skippable)
 
     def _allow_types(self, table: DeltaTable, schema: pa.Schema) -> None:
         """Enables what times without a zone need of readers, which an overwrite does not do by itself.
@@ -178,22 +181,9 @@ class DeltaLake:
                 commit_properties=self._properties(None),
             )
 
-    def _name_skippable(
-        self, table: DeltaTable, schema: pa.Schema, stats: Sequence[_Stats], *, keeps_files: bool
-    ) -> None:
-        """Names the columns by which readers may skip files: those with statistics in all files.
-
-        schema: of the lake. stats: of the files that come. keeps_files: whether others stay. Otherwise the
-        library's own readers take a bound that a file lacks for one that no row of the file is within.
-        """
-        named = _names_in(table.metadata().configuration)
-        names = set(named if keeps_files else _skippable(schema))
-        for each in stats:
-            nulls = each["nullCount"].items()
-            names &= {name for name, count in nulls if count == each["numRecords"]}.union(
-                each["minValues"]
-            )
-        if names != set(named):
+    def _name(self, table: DeltaTable, named: Collection[str], names: Collection[str]) -> None:
+        """Names the columns by which readers may skip files. named: those that are named already."""
+        if set(names) != set(named):
             # It keeps the interpreter's lock until the store answers, so most tables are created with it.
             table.alter.set_table_properties(
                 _naming(names), commit_properties=self._properties(None)
@@ -257,6 +247,20 @@ def _skippable(schema: pa.Schema) -> list[str]:
             kind(field.type) for kind in (pt.is_integer, pt.is_date, pt.is_timestamp, pt.is_string)
         )
     ]
+
+
+def _skippable_in(stats: Iterable[_Stats], names: Iterable[str]) -> set[str]:
+    """Returns those of the columns that have statistics in all of some files.
+
+    By others the library's own readers skip too much: they take a bound that a file lacks for one that no row
+    of the file is within.
+    """
+    found = set(names)
+    for each in stats:
+        nulls = each["nullCount"].items()
+        empty = {name for name, count in nulls if count == each["numRecords"]}
+        found &= empty.union(each["minValues"])
+    return found
 
 
 def _naming(names: Iterable[str]) -> dict[str, str]:

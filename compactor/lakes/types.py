@@ -74,8 +74,11 @@ def check_paths(schema: pa.Schema, lake: str) -> None:
         for path in _paths_of(field.name, field.type):
             if (other := columns.get(path)) is not None:
                 raise InputError(
-                    f"column {field.name!r}: {lake} calls it or a part of it {path!r}, and so it does with "
-                    f"column {other!r}: rename or drop one of them, or publish as parquet"
+                    f"column {field.name!r}: {lake} calls it or a part of it {path!r}, and a part of "
+                    f"{other!r}, too: rename or drop one of them, or publish as parquet"
+                    if other != field.name
+                    else f"column {other!r}: {lake} calls two parts of it {path!r}: drop it, or publish as "
+                    "parquet"
                 )
             columns[path] = field.name
 

@@ -345,17 +345,19 @@ def test_filters_of_delta_find_all_rows_of_columns_without_bounds(tmp_path: Path
 
 
 def _skippable_once_checked(copy: Copy) -> str:
-    """Checks filters of all columns. Returns by which of them readers skip files."""
-    found = DeltaTable(str(copy.folder))
-    everything, dataset = found.to_pyarrow_table(), found.to_pyarrow_dataset()
-    for name in everything.column_names:
-        field = pc.field(name)
-        conditions = [field.is_null(), field.is_valid()]
-        values = everything[name].drop_null()
-        conditions += [test for value in values for test in (field == value, field >= value)]
-        for condition in conditions:
-            rows_there = dataset.to_table(filter=condition).num_rows
-            assert rows_there == everything.filter(condition).num_rows, condition
+    """Checks filters of all columns at each version. Returns by which of them readers skip files."""
+    newest = copy.delta().version()
+    for version in range(newest + 1):
+        found = DeltaTable(str(copy.folder), version=version)
+        everything, dataset = found.to_pyarrow_table(), found.to_pyarrow_dataset()
+        for name in everything.column_names:
+            field = pc.field(name)
+            conditions = [field.is_null(), field.is_valid()]
+            values = everything[name].drop_null()
+            conditions += [test for value in values for test in (field == value, field >= value)]
+            for condition in conditions:
+                rows_there = dataset.to_table(filter=condition).num_rows
+                assert rows_there == everything.filter(condition).num_rows, (version, condition)
     return found.metadata().configuration["delta.dataSkippingStatsColumns"]
 
 
