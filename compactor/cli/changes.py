@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from datetime import datetime
 
@@ -18,8 +19,6 @@ from compactor.common.clock import SystemClock
 from compactor.common.counts import counted
 from compactor.errors import UsageError
 from compactor.files.jsontext import json_lines
-from compactor.files.places import STREAM
-from compactor.files.unfinished import check_place
 from compactor.files.write import SinkOptions, check_sink_path, write_batches
 from compactor.table.tags import named_in
 from compactor.write.tags import check_tag_name
@@ -80,8 +79,8 @@ def changes_command(
         raise UsageError("--rows: leave it out with --reader, which moves on by whole versions")
     if output is not None:
         check_sink_path(output)
-    elif not summary:
-        check_place(STREAM)
+    elif reader is not None and not summary and sys.stdout is None:
+        raise UsageError("standard output is closed: name a file by --output")
     opened = open_table(table)
     names = set(opened.tags()["name"].to_pylist())
     if reader is not None:

@@ -58,6 +58,7 @@ def _reserve_numbers() -> None:
             if nowhere != number:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
+            os.set_inheritable(number, True)
 
 
 def has_reader() -> bool:

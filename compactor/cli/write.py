@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -204,7 +205,7 @@ def _rejects(path: str | None, limit: int | None, files: Sequence[str]) -> Rejec
         if limit is not None:
             raise UsageError("--max-rejects: name a file by --rejects too")
         return None
-    if Path(path).resolve() in [Path(file).resolve() for file in files]:
+    if os.path.realpath(path) in map(os.path.realpath, files):
         raise UsageError(f"--rejects {path}: is a file to ingest: name another")
     return Rejects(path, DEFAULT_MAX_REJECTS if limit is None else limit)
 

@@ -20,8 +20,8 @@ from compactor.table.metadata import COUNTER, TableMetadata
 from lsm_fragment.errors import cause_of
 
 _NAME: Final = "entity_merge"
-_NEXT_UPDATED: Final = f"{COUNTER}{_NAME}"
-"""Apart from the rest, as followers ask for what is newer than the last number that they have seen."""
+_NEXT: Final = f"{COUNTER}{_NAME}"
+"""The next numbers of updates and datasets, apart from the rest: followers know those that were given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class State:
                 f"{url}: is not a table of an entity merge ({cause}): name another --output"
             )
         try:
-            value = json.loads(text)
+            value, following = json.loads(text), json.loads(remembered[_NEXT])
             return cls(
                 datasets=tuple(Dataset(*d) for d in value["datasets"]),
                 found=tuple(map(str, value["found"])),
-                next_updated=int(remembered[_NEXT_UPDATED]),
+                next_updated=int(following["updated"]),
                 numbers=tuple(map(int, value["numbers"])),
-                next_number=int(value["next_number"]),
+                next_number=int(following["number"]),
                 report=tuple(map(str, value["report"])),
             )
         except (ValueError, TypeError, KeyError) as error:
@@ -82,8 +82,8 @@ class State:
 
     def put_into(self, metadata: TableMetadata) -> TableMetadata:
         value = plain_dict(self)
-        following = str(value.pop("next_updated"))
-        mine = {_NAME: json.dumps(value), _NEXT_UPDATED: following, KEY_OF: ID}
+        following = {name: value.pop(f"next_{name}") for name in ("updated", "number")}
+        mine = {_NAME: json.dumps(value), _NEXT: json.dumps(following), KEY_OF: ID}
         remembered = {**dict(metadata.remembered), **mine}
         return replace(metadata, remembered=tuple(remembered.items()))
 

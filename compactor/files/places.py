@@ -165,7 +165,7 @@ def place_of(path: str) -> Place:
 
 def is_stream(path: str | None) -> bool:
     """Returns whether a path is one of a stream, which can be read only once."""
-    if path is None or addresses_of(path) is not None:
+    if path is None or _SCHEME.match(path):
         return False
     try:
         return _is_stream(Path(STANDARD_INPUT if path == STREAM else path).stat().st_mode)

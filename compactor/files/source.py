@@ -70,7 +70,7 @@ class FileBatches(ABC):
     lacks_columns: bool = False
     """Whether a text file has no rows to tell its columns or their types."""
     is_untyped: bool = False
-    """Whether columns without a declared type are texts because no row is left that would tell theirs."""
+    """Whether columns without a declared type are texts because no row with all its cells tells theirs."""
     is_checked: bool = False
     """Whether batches are canonical and their values validated."""
     held_bytes: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -31,7 +32,7 @@ def check_plot(path: str) -> None:
     """Raises `UsageError` if plots are impossible. Called before anything is simulated."""
     if Path(path).suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: end the name in one of {', '.join(SUFFIXES)}")
-    if not Path(path).resolve().parent.is_dir():
+    if not Path(os.path.realpath(path)).parent.is_dir():
         raise UsageError(f"--plot {path}: its folder does not exist: create it first")
     with required(Extra.PLOT, "--plot"):
         import matplotlib  # noqa: F401

@@ -105,13 +105,14 @@ def _value(field: pa.Field, value: object) -> Assignment:
     plain = value
     if isinstance(value, pa.Scalar):
         plain = value.as_py()
-    elif isinstance(value, np.generic):
+    elif isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64):
         plain = value.item()
     if plain is None:
         return Assignment(field, lambda batch: pa.nulls(batch.num_rows, field.type))
+    is_moment = isinstance(plain, np.datetime64 | np.timedelta64)  # It equals its number of units.
     try:
         scalar = pa.array([plain], dtype)[0]
-        is_same = _is_held(plain, scalar.as_py())
+        is_same = _is_held(plain, scalar.as_py()) and (not is_moment or pt.is_temporal(dtype))
     except (*OF_VALUES, OverflowError, TypeError, ValueError):
         is_same = False
     if not is_same:

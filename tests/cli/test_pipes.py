@@ -144,7 +144,10 @@ def test_what_prints_to_a_closed_output_ends_well(
     assert "error" not in done.stderr
 
 
-def test_no_file_gets_the_number_of_a_closed_stream(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-", "2>&-", "<&- >&-"])
+def test_no_file_gets_the_number_of_a_closed_stream(
+    tmp_path: Path, folder: Path, closed: str
+) -> None:
     """Otherwise what a library prints would go into the file."""
     script = f"""
 import os
@@ -153,12 +156,13 @@ from compactor.files import jsontext
 lines_of = jsontext.json_lines
 def with_prints(*given, **options):
     for number in (1, 2):
+        assert os.get_inheritable(number)
         os.write(number, b"printed by a library")
     return lines_of(*given, **options)
 jsontext.json_lines = with_prints
 main.main(["export", "t", {str(tmp_path / "rows.ndjson")!r}])
 """
-    line = f'{sys.executable} -c "$SCRIPT" <&- >&- 2>&-'
+    line = f'{sys.executable} -c "$SCRIPT" {closed}'
     environment = {**os.environ, "SCRIPT": script}
     done = subprocess.run(["bash", "-c", line], cwd=folder, env=environment, check=False)
     assert done.returncode == 0

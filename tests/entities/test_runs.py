@@ -12,6 +12,7 @@ import pytest
 from compactor.cli.main import run as command
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.run import EntityRun
+from compactor.entities.state import State
 from compactor.errors import (
     CommitConflictError,
     ConfigError,
@@ -317,6 +318,18 @@ class TestTables:
         restore_version(log, first)
         write(tmp_path, {"B": [{"_id": "b1", "k": 3}]})
         assert run(chosen, store, tmp_path).next_updated > seen
+
+    def test_no_dataset_gets_the_number_of_another_after_a_restore(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        first = CommitLog(store).refresh()
+        for name, number in (("C", 2), ("D", 3)):
+            write(tmp_path, {name: [{"_id": "x1", "k": 9}]})
+            run(spec("A a", "B b", f"{name} c", equality=ON_K), store, tmp_path)
+            state = State.of(CommitLog(store).refresh().metadata, "")
+            assert state is not None
+            assert state.numbers == (0, 1, number)
+            restore_version(CommitLog(store), first)
 
     def test_an_interrupted_run_leaves_the_table_and_the_next_one_does_it(
         self, store: MemoryStore, tmp_path: Path

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from compactor.errors import ConfigError, InputError
@@ -113,6 +115,17 @@ def test_empty_files_of_a_pattern_have_no_rows(
     report = run(nodes, **(settings if continues else {}))
     assert rows_in(out) == [{"n": 1.0, "s": "x"}, {"n": 2.5, "s": None}]
     assert report.outputs["o"].documents == len(files)
+
+
+def test_a_column_of_a_file_of_bad_rows_alone_is_text(tmp_path: Path) -> None:
+    put_all(tmp_path, {"1.csv": "n,s,t\n1\n", "2.csv": "n,s\n2,x\n"})
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "?.csv")}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "out.parquet")}},
+    }
+    run(nodes, on_error="continue", dead_letter=str(tmp_path / "bad.ndjson"))
+    found = pq.read_schema(tmp_path / "out.parquet")
+    assert found.types == [pa.int64(), pa.string(), pa.string()]
 
 
 @pytest.mark.parametrize(

@@ -273,11 +273,10 @@ def _schema_of(files: Sequence[FileBatches], source: Source, what: str) -> pa.Sc
 
 
 def _typed(files: Sequence[FileBatches]) -> list[pa.Schema]:
-    """Returns the schemas of files. One without rows says nothing of types, if another does."""
-    if all(file.is_untyped for file in files):
-        return [file.schema for file in files]
+    """Returns the schemas of files. One without rows says nothing of the types that another tells."""
+    told = {name for file in files if not file.is_untyped for name in file.schema.names}
     return [
-        pa.schema([field.with_type(pa.null()) for field in file.schema])
+        pa.schema([f.with_type(pa.null()) if f.name in told else f for f in file.schema])
         if file.is_untyped
         else file.schema
         for file in files
