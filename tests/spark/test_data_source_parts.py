@@ -417,6 +417,7 @@ def test_times_finer_than_microseconds_are_an_error_or_cut(tmp_path: Path) -> No
         (10**14, "+3170843-11-07T09:46:40"),
         (-(10**14), "-3166904-02-24T14:13:20"),
     ],
+    ids=str,
 )
 def test_cutting_nanoseconds_leaves_the_times_beside_them_as_they_are(
     tmp_path: Path, far: int, shown: str
