@@ -48,7 +48,7 @@ def _wait_until_answering(server: subprocess.Popen[bytes], address: str) -> None
             urllib.request.urlopen(address, timeout=1).close()
         except HTTPError:
             return
-        except URLError:
+        except (URLError, TimeoutError):  # the latter if it is slow to answer, as on a busy machine
             time.sleep(0.1)
         else:
             return
