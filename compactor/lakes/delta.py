@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -139,13 +139,13 @@ class DeltaLake:
             fields = DeltaSchema.from_arrow(pa.schema(added)).fields
             table.alter.add_columns(fields, commit_properties=self._properties(None))
         added_files = [(file, self._stats(file, swap.schema)) for file in swap.adds]
-        named = _names_in(table.metadata().configuration)
+        named = _names_in(table)
         skippable = _skippable_in(
             [stats for _, stats in added_files],
             named if is_same and base.files else _skippable(swap.schema),
         )
         # None that files of before may lack: readers see each commit.
-        self._name(table, named, skippable.intersection(named))
+        self._name(table, skippable.intersection(named))
         adds: list[AddAction | RemoveAction] = [
             self._add(file, stats, keeps_rows=swap.keeps_rows) for file, stats in added_files
         ]
@@ -166,7 +166,7 @@ class DeltaLake:
             commit_properties=properties,
         )
         if not skippable.issubset(named):
-            self._name(self._open(), skippable.intersection(named), skippable)
+            self._name(self._open(), skippable)
 
     def _allow_types(self, table: DeltaTable, schema: pa.Schema) -> None:
         """Enables what times without a zone need of readers, which an overwrite does not do by itself.
@@ -181,9 +181,9 @@ class DeltaLake:
                 commit_properties=self._properties(None),
             )
 
-    def _name(self, table: DeltaTable, named: Collection[str], names: Collection[str]) -> None:
-        """Names the columns by which readers may skip files. named: those that are named already."""
-        if set(names) != set(named):
+    def _name(self, table: DeltaTable, names: set[str]) -> None:
+        """Names the columns by which readers may skip files, unless these are named already."""
+        if names != _names_in(table):
             # It keeps the interpreter's lock until the store answers, so most tables are created with it.
             table.alter.set_table_properties(
                 _naming(names), commit_properties=self._properties(None)
@@ -268,8 +268,8 @@ def _naming(names: Iterable[str]) -> dict[str, str]:
     return {_SKIPPED_BY: ",".join(sorted(names))}
 
 
-def _names_in(configuration: Mapping[str, str]) -> list[str]:
-    return [name for name in configuration.get(_SKIPPED_BY, "").split(",") if name]
+def _names_in(table: DeltaTable) -> set[str]:
+    return set(filter(None, table.metadata().configuration.get(_SKIPPED_BY, "").split(",")))
 
 
 def _has_deletion_vectors(table: DeltaTable) -> bool:
