@@ -25,7 +25,7 @@ from compactor.read.merged_changes import MergedChanges, merged_changes
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan import scan
 from compactor.read.scan_pieces import of_fragments
-from compactor.read.wanted import scan_schema
+from compactor.read.wanted import scan_schema, stored_schema
 from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.metadata import TableMetadata
@@ -144,8 +144,8 @@ def stored_names(
 
     names: shown names. where: on stored columns.
     """
-    shown = dict(zip(table.shown_schema.names, table.schema.names, strict=True))
-    found = {shown[name] for name in names}.union(column.column for column in table.sort)
+    found = {*stored_schema(table, scan_schema(table, names)).names}
+    found.update(column.column for column in table.sort)
     if where is not None:
         found.update(columns_of(where))
     if table.ttl is not None:
