@@ -168,7 +168,7 @@ def ingest_command(
                 {
                     "version": reports[-1].version,
                     "replaced_rows": adding.replaced_rows,
-                    "files": sum(len(report.paths) for report in reports),
+                    "files": _files_in(reports),
                     "rows": sum(report.rows for report in reports),
                     "superseded_rows": sum(report.superseded_rows for report in reports),
                     "fragments": sum(report.fragments for report in reports),
@@ -237,7 +237,7 @@ def _saying_that_rows_stay(reports: Sequence[IngestReport]) -> Iterator[None]:
     except OSError as error:  # Stores and files wrap their own.
         if not reports:
             raise
-        added = counted(sum(len(report.paths) for report in reports), "file")
+        added = counted(_files_in(reports), "file")
         raise JobError(
             f"cannot write the output ({error.strerror or one_line(error)}), but the rows of {added} are in "
             f"the table, version {reports[-1].version}: do not ingest them again"
@@ -254,7 +254,7 @@ def _saying_what_was_added(
     except (CompactorError, FormatError) as error:
         text = ""
         if reports:
-            files_before = sum(len(report.paths) for report in reports)
+            files_before = _files_in(reports)
             before = counted(files_before, "file before is", "files before are")
             text = f" (the {before} in the table, version {reports[-1].version})"
         elif in_one_commit and len(files) > 1 and not isinstance(error, UnknownOutcomeError):
@@ -262,6 +262,10 @@ def _saying_what_was_added(
         if text:
             error.args = (Message(message_of(error), text),)
         raise
+
+
+def _files_in(reports: Sequence[IngestReport]) -> int:
+    return sum(len(report.paths) for report in reports)
 
 
 def _superseded(report: IngestReport) -> str:
