@@ -100,16 +100,18 @@ class ParquetBatches(FileBatches):
         for index in range(metadata.num_row_groups):
             with self._reading_group(index):
                 look_at_group(units, files, index, self._rows_at_a_time(index))
-        fine = [name for name in sorted(units.in_nanoseconds) if name in self.schema.names]
-        signed = [name for name in sorted(units.signed) if name in self.schema.names]
-        for name in fine:
-            place = self.schema.get_field_index(name)
-            own = table_schema(pa.schema([nanoseconds.schema_arrow.field(name)]))
-            self.schema = self.schema.set(place, own.field(0))
-        exact = _ExactTimes(seconds, nanoseconds, fine, signed)
-        if exact.names:
-            return exact
-        exact.close()
+        read = set(self.schema.names)
+        fine = [name for name in sorted(units.in_nanoseconds) if name in read]
+        signed = [name for name in sorted(units.signed) if name in read]
+        own = table_schema(pa.schema([nanoseconds.schema_arrow.field(name) for name in fine]))
+        exact = {field.name: field for field in own}
+        self.schema = pa.schema(
+            [exact.get(field.name, field) for field in self.schema], self.schema.metadata
+        )
+        times = _ExactTimes(seconds, nanoseconds, fine, signed)
+        if times.names:
+            return times
+        times.close()
         return None
 
     def _rows_at_a_time(self, index: int) -> int:
@@ -182,11 +184,13 @@ class ParquetBatches(FileBatches):
 
     def _typed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Converts the rows to the schema, except codes."""
-        schema = self.schema
-        for place, dtype in enumerate(batch.schema.types):
-            if pt.is_dictionary(dtype) and dtype.value_type == schema.field(place).type:
-                schema = schema.set(place, schema.field(place).with_type(dtype))
-        return as_schema(batch, schema)
+        fields = [
+            field.with_type(dtype)
+            if pt.is_dictionary(dtype) and dtype.value_type == field.type
+            else field
+            for field, dtype in zip(self.schema, batch.schema.types, strict=True)
+        ]
+        return as_schema(batch, pa.schema(fields, self.schema.metadata))
 
     def _coded_group(self, index: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yields a row group with some columns as codes, as long as their dictionaries are consistent."""

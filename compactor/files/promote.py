@@ -31,10 +31,11 @@ class PromotedBatches(BatchesOf):
     def __init__(self, open_file: Callable[[], FileBatches], columns: Sequence[str]) -> None:
         """Raises `UsageError` for a column that is neither a map with text keys nor a struct."""
         super().__init__(open_file())
-        self.absent = tuple(name for name in columns if name not in self._file.schema.names)
+        present = set(self._file.schema.names)
+        self.absent = tuple(name for name in columns if name not in present)
         """Columns to promote that the file lacks."""
         try:
-            self._columns = [name for name in columns if name in self._file.schema.names]
+            self._columns = [name for name in columns if name in present]
             keys: dict[str, list[str]] = {}
             maps = [n for n in self._columns if pt.is_map(self._type_of(n))]
             if maps:

@@ -466,7 +466,7 @@ class TextBatches(FileBatches, Generic[Block]):
         missing = {f.name: pa.nulls(piece.rows, f.type) for f in self.schema}
         batch = self._fitted(Piece(piece.rows, missing | piece.columns))
         for name, column in piece.columns.items():
-            if name not in self.schema.names and column.null_count < piece.rows:
+            if self.schema.get_field_index(name) < 0 and column.null_count < piece.rows:
                 batch = batch.append_column(name, column)
         return batch
 

@@ -18,7 +18,8 @@ def in_known_order(known: pa.Schema, schema: pa.Schema) -> pa.Schema:
             field.type
         ):
             return schema
-    return pa.schema([*known, *(field for field in schema if field.name not in known.names)])
+    names = set(known.names)
+    return pa.schema([*known, *(field for field in schema if field.name not in names)])
 
 
 def _in_name_order(dtype: pa.DataType) -> pa.DataType:

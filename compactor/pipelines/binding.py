@@ -99,7 +99,7 @@ def common_schema(
         first = schemas[0]
     for name, schema in zip(inputs[1:], schemas[1:], strict=True):
         for column in dict.fromkeys((*first.names, *schema.names)):
-            types = [s.field(column).type if column in s.names else None for s in (first, schema)]
+            types = [_type_of(column, each) for each in (first, schema)]
             if types[0] == pa.null() and types[1] is not None:
                 place = first.get_field_index(column)
                 first = first.set(place, first.field(column).with_type(types[1]))
@@ -109,6 +109,11 @@ def common_schema(
                     f"{inputs[0]!r}, {types[1] or 'not there'} in {name!r}; {cure}"
                 )
     return first
+
+
+def _type_of(column: str, schema: pa.Schema) -> pa.DataType | None:
+    place = schema.get_field_index(column)
+    return schema.field(place).type if place >= 0 else None
 
 
 def _with_widened(schema: pa.Schema) -> pa.Schema:
@@ -123,7 +128,8 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch
     columns = []
     for field in schema:
-        column = batch.column(field.name) if field.name in batch.schema.names else None
+        place = batch.schema.get_field_index(field.name)
+        column = batch.column(place) if place >= 0 else None
         if column is None or pt.is_null(column.type):
             column = pa.nulls(batch.num_rows, field.type)
         columns.append(column)

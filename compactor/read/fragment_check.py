@@ -153,7 +153,7 @@ class _FragmentCheck:
             known = self._table.schema
             if column.name in self._table.retired:
                 continue
-            if column.name not in known.names or not is_stored_as(
+            if known.get_field_index(column.name) < 0 or not is_stored_as(
                 column.type, known.field(column.name).type
             ):
                 self._fault(

@@ -111,7 +111,8 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
             if name == shown:
                 return stored
         renamed = dict(self.names)
-        return shown if shown in self.schema.names and shown not in renamed else None
+        is_known = self.schema.get_field_index(shown) >= 0
+        return shown if is_known and shown not in renamed else None
 
     def new_stored_name(self, shown: str, also_taken: Iterable[str] = ()) -> str:
         """Returns a stored name for a new column: one that no column of the table ever had."""

@@ -211,7 +211,7 @@ def _check_columns(
     redacted = {name for entry in inputs for name in entry.columns if name in table.redacted}
     if redacted:
         raise refused(f"its inputs have redacted values of {names_text(sorted(redacted))}")
-    kept = [field for field in before.table.schema if field.name in table.schema.names]
+    kept = [field for field in before.table.schema if table.schema.get_field_index(field.name) >= 0]
     changed = [f.name for f in kept if table.schema.field(f.name).type != f.type]
     if changed:
         raise refused(f"{names_text(changed)} got another type since")

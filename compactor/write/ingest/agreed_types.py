@@ -75,4 +75,5 @@ def with_agreed(known: pa.Schema | None, agreed: pa.Schema) -> pa.Schema | None:
     """Returns the types to read a file by: those of a table, and agreed ones of other columns."""
     if known is None:
         return agreed if len(agreed) else None
-    return pa.schema([*known, *(field for field in agreed if field.name not in known.names)])
+    names = set(known.names)
+    return pa.schema([*known, *(field for field in agreed if field.name not in names)])

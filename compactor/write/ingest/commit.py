@@ -97,10 +97,8 @@ def _united(
     """
     # A column dropped meanwhile stays dropped, as if our rows had been committed before.
     written = pa.schema([field for field in ours.schema if field.name not in latest.retired])
-    names = dict(latest.names)
-    names.update(
-        (s, n) for s, n in ours.names if s in written.names and s not in latest.schema.names
-    )
+    names, new = dict(latest.names), {*written.names}.difference(latest.schema.names)
+    names.update((s, n) for s, n in ours.names if s in new)
     schema = merged_schema(latest.schema, written, path, fixed_columns(latest), on_conflict, names)
     shown = [names.get(name, name) for name in schema.names]
     if len(set(shown)) < len(shown):

@@ -79,10 +79,11 @@ class FittingCheck:
 
         Reads footers only if the table's type differs from the written type and may be too narrow.
         """
+        known = set(written.names)
         columns = [
             field
             for field in table.schema
-            if field.name in written.names
+            if field.name in known
             and _range(written.field(field.name).type, field.type) is not None
         ]
         for entry in entries if columns else ():
