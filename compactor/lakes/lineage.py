@@ -38,11 +38,15 @@ class Lineage(Struct, frozen=True):
         return found
 
 
-def lineage_of(since: Snapshot, versions: Iterable[Version]) -> Lineage:
-    """Returns the lineage of all fragments after `since`. Takes the compactions of one version together."""
+def lineage_of(since: Snapshot, versions: Iterable[Version], min_level: int) -> Lineage:
+    """Returns the lineage of all fragments after `since`. Takes the compactions of one version together.
+
+    min_level: fragments of lower levels in `since` count as if they had arrived after it.
+    """
     live = {entry.key: node_of(entry) for entry in since.fragments.all()}
     inputs: dict[str, frozenset[str]] = {}
-    arrived: dict[str, FragmentEntry] = {}
+    young = (entry for entry in since.fragments.all() if entry.level < min_level)
+    arrived = {node_of(entry): entry for entry in young}
     for version in versions:
         changes = version.changes
         removed = frozenset(live.pop(key) for key in changes.removes)

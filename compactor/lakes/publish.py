@@ -167,7 +167,8 @@ class Publisher:
             since = self._log.at(state.table_version)
             if not _columns_of(since).items() <= _columns_of(snapshot).items():
                 return []  # A name that stands for another column changes rows.
-            lineage = lineage_of(since, versions_between(self._log, since, snapshot))
+            versions = versions_between(self._log, since, snapshot)
+            lineage = lineage_of(since, versions, self._min_level)
         except (VersionNotFoundError, OvertakenError):
             return []
         fills = self._lake.fills_columns

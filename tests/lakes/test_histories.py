@@ -74,6 +74,27 @@ def _without_nulls(rows: Rows) -> Counter[object]:
     return found
 
 
+def test_rows_that_waited_in_a_level_that_is_left_out_arrive_like_others(tmp_path: Path) -> None:
+    table = created(pa.table({"k": list(range(10))}))
+    table.compact(policy=FULL)
+    copy = Copy(table._log, tmp_path / "copy", LakeKind.DELTA)
+    copy.publish(min_level=1)
+    table.append(pa.table({"k": [5, 50]}))
+    table.delete("k = 3")
+    copy.publish(min_level=1)  # commits the deletion, while the two rows wait in level 0
+    before = copy.delta().version()
+    table.compact(policy=FULL)
+    copy.publish(min_level=1)
+    arrival, merge = (copy.delta_actions(before + number) for number in (1, 2))
+    [added] = [action["add"] for action in arrival if "add" in action]
+    assert added["dataChange"]
+    assert not any("remove" in action for action in arrival)
+    assert pq.read_table(tmp_path / "copy" / added["path"])["k"].to_pylist() == [5, 50]
+    moved = [action[kind] for action in merge for kind in ("add", "remove") if kind in action]
+    assert len(moved) == 3
+    assert not any(file["dataChange"] for file in moved)
+
+
 def test_followers_that_skip_commits_that_keep_rows_have_seen_each_row_once(
     tmp_path: Path,
 ) -> None:

@@ -31,7 +31,7 @@ def sizes(of: list[LakeFile]) -> dict[str, int]:
 
 def lineage(table: Table, since: Snapshot) -> Lineage:
     log = table._log
-    return lineage_of(since, log.history.versions_after(since, log.current().version))
+    return lineage_of(since, log.history.versions_after(since, log.current().version), 0)
 
 
 def test_a_name_says_its_piece_and_when_it_was_begun() -> None:
