@@ -10,6 +10,7 @@ from compactor.errors import CompactorError
 from compactor.merge.context import MergeContext
 from compactor.merge.outputs.contract import MergedFragment
 from compactor.merge.outputs.sinks import OutputFragment
+from compactor.predicate.skipping.packed import NO_BLOCK, BlockPlace
 from compactor.resources.merge_stages import ENCODE
 from compactor.resources.reservation import Reservation
 from lsm_fragment.container.emitter import KnownValues
@@ -35,18 +36,18 @@ def _copied_values(context: MergeContext, output: OutputFragment) -> KnownValues
     return known
 
 
-def write_skips(context: MergeContext) -> list[dict[str, tuple[int, int]]]:
-    """Writes the skip indexes of all outputs into one object; returns their offsets and lengths by column."""
+def write_skips(context: MergeContext) -> list[dict[str, BlockPlace]]:
+    """Writes the skip indexes of all outputs into one object; returns their places by column."""
     open_sink = context.settings.open_skips
     if open_sink is None or not context.settings.skips.columns:
         return [{} for _ in context.outputs]
     sink, offset, places = open_sink(context.uploads), 0, []
     try:
         for output in context.outputs:
-            columns = dict.fromkeys(output.skips.columns, (0, 0))
+            columns = dict.fromkeys(output.skips.columns, NO_BLOCK)
             for name, block in output.skips.blocks():
                 sink.write(block)
-                columns[name] = offset, len(block)
+                columns[name] = BlockPlace.of(block, offset)
                 offset += len(block)
             places.append(columns)
         if offset:
@@ -75,7 +76,7 @@ def completed(
     context: MergeContext,
     output: OutputFragment,
     row_hashes: Sequence[int],
-    skips: dict[str, tuple[int, int]],
+    skips: dict[str, BlockPlace],
 ) -> MergedFragment:
     """Writes the footer and completes the upload."""
     with (

@@ -12,10 +12,11 @@ import pyarrow as pa
 from compactor.common.counts import counted
 from compactor.errors import DataError
 from compactor.predicate.prune import Summary
-from compactor.predicate.skipping.packed import TYPE
+from compactor.predicate.skipping.packed import NO_BLOCK, TYPE
 from compactor.predicate.skipping.summary import summary_of
 from compactor.stores.base import Store, check_size
 from compactor.table.entry import FragmentEntry
+from lsm_fragment.blocks.layout import checksum64
 from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.errors import FormatError
 
@@ -23,18 +24,22 @@ from lsm_fragment.errors import FormatError
 def read_summaries(store: Store, entry: FragmentEntry, column: str) -> list[bytes | None] | None:
     """Returns one summary per row group; None without an index. Raises `DataError`, `StoreError`."""
     index = entry.skip_index
-    offset, length = (0, 0) if index is None else index.columns.get(column, (0, 0))
-    if index is None or not length:
+    place = NO_BLOCK if index is None else index.columns.get(column, NO_BLOCK)
+    if index is None or not place.length:
         return None
     name = f"{store.url}/{index.key}"
-    check_size(length, name)
-    data = store.read_range(index.key, offset, length)
+    check_size(place.length, name)
+    data = store.read_range(index.key, place.offset, place.length)
     try:
-        block = BlockReader(BytesIO(data), name, offset=offset).read_block(column)
+        block = BlockReader(BytesIO(data), name, offset=place.offset).read_block(column)
         if block.header.rows != entry.row_groups:
             raise DataError(
                 f"{name}: it is for {counted(block.header.rows, 'row group')}, but {entry.key} has "
                 f"{entry.row_groups:,}"
+            )
+        if checksum64(data) != place.hash:
+            raise DataError(
+                f"{name}: the log has the hash of another skip index of {entry.key} and column {column!r}"
             )
         summaries: list[bytes | None] = block.decode(TYPE).to_pylist()
     except FormatError as error:

@@ -22,7 +22,7 @@ from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.missing import missing_explained
 from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import boolean_array
-from lsm_fragment.blocks.layout import BlockKind
+from lsm_fragment.blocks.layout import BlockKind, checksum64
 from lsm_fragment.container.block_reader import BlockReader
 from lsm_fragment.container.chunk import make_chunk
 from lsm_fragment.errors import FormatError
@@ -33,7 +33,6 @@ Deleted: TypeAlias = pa.BooleanArray
 _LEVEL: Final = 3
 _MAX_BESIDE_BITS: Final = 1024
 """Refuse a block with more bytes than these beside a bit for each row."""
-_ADVICE: Final = ": restore the object from a backup"
 
 
 def write_deletions(
@@ -43,7 +42,7 @@ def write_deletions(
     entries, blocks, offset = [], [], 0
     for entry, bits in deleted:
         block = make_chunk(bits, level=_LEVEL).block(BlockKind.DATA)
-        deletion = Deletion(key, offset, len(block), bits.true_count)
+        deletion = Deletion(key, offset, len(block), bits.true_count, checksum64(block))
         entries.append((entry, deletion))
         blocks.append(block)
         offset += len(block)
@@ -61,7 +60,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     fragment = f"{store.url}/{entry.key}"
     if deletion.length > entry.rows // 8 + _MAX_BESIDE_BITS:
         raise DamagedInputError(
-            f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}{_ADVICE}",
+            f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}",
             name=fragment,
         )
     with missing_explained(store, deletion.key, entry.key):
@@ -71,24 +70,23 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         if block.header.rows != entry.rows:
             raise DamagedInputError(
                 f"{name}: it has bits for {counted(block.header.rows, 'row')}, but {entry.key} has "
-                f"{entry.rows:,}{_ADVICE}",
+                f"{entry.rows:,}",
                 name=fragment,
             )
         if block.header.raw_bytes > entry.rows // 8 + _MAX_BESIDE_BITS:
             raise DamagedInputError(
                 f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for "
-                f"{counted(entry.rows, 'row')}{_ADVICE}",
+                f"{counted(entry.rows, 'row')}",
                 name=fragment,
             )
         bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DamagedInputError(
-            f"{error}; the deleted rows of {entry.key} are unknown{_ADVICE}", name=fragment
+            f"{error}; the deleted rows of {entry.key} are unknown", name=fragment
         ) from error
-    if bits.null_count or bits.true_count != deletion.rows:
+    if bits.null_count or bits.true_count != deletion.rows or checksum64(data) != deletion.hash:
         raise DamagedInputError(
-            f"{name}: it deletes {counted(bits.true_count, 'row')} of {entry.key}, but the log says "
-            f"{deletion.rows}{_ADVICE}",
+            f"{name}: it has other deleted rows of {entry.key} than those of which the log has the hash",
             name=fragment,
         )
     return bits

@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import Struct, structs
 
 from compactor.errors import DataError
+from compactor.predicate.skipping.packed import BlockPlace
 from compactor.rows.flags import NONE_SEEN, RowStatistics
 from compactor.table.json_text import to_json_text
 from compactor.table.numbers import (
@@ -120,24 +121,32 @@ class _Key(Form):
 
 
 class _Places(Form):
-    """Offset and length of blocks by column: a JSON object."""
+    """Offset, length and hash of blocks by column: a JSON object."""
 
-    def check(self, name: str, value: Mapping[str, tuple[int, int]]) -> None:  # noqa: ARG002
-        for offset, length in value.values():
-            check_number("skip_index offset", offset, MAX_OBJECT_BYTES)
-            check_number("skip_index length", length, MAX_OBJECT_BYTES)
+    def check(self, name: str, value: Mapping[str, BlockPlace]) -> None:  # noqa: ARG002
+        for place in value.values():
+            check_number("skip_index offset", place.offset, MAX_OBJECT_BYTES)
+            check_number("skip_index length", place.length, MAX_OBJECT_BYTES)
+            _HASH.check("skip_index hash", place.hash)
 
-    def to_json(self, value: Mapping[str, tuple[int, int]]) -> dict[str, list[int]]:
-        return {name: list(place) for name, place in value.items()}
+    def to_json(self, value: Mapping[str, BlockPlace]) -> dict[str, list[Any]]:
+        return {
+            name: [place.offset, place.length, _HASH.to_json(place.hash)]
+            for name, place in value.items()
+        }
 
-    def from_json(self, value: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-        return {name: (offset, length) for name, (offset, length) in value.items()}
+    def from_json(self, value: Mapping[str, Any]) -> dict[str, BlockPlace]:
+        return {
+            name: BlockPlace(offset, length, _HASH.from_json(block_hash))
+            for name, (offset, length, block_hash) in value.items()
+        }
 
 
 _MIN_INT64: Final = -MAX_INT64 - 1
 _COLUMNS: Final = _Columns()
 _KEY: Final = _Key()
 _NUMBER: Final = Number()
+_HASH: Final = Hash()
 _OBJECT_BYTES: Final = Number(MAX_OBJECT_BYTES)
 
 
@@ -149,6 +158,8 @@ class Deletion(Struct, frozen=True):
     offset: Annotated[int, _OBJECT_BYTES]
     length: Annotated[int, _OBJECT_BYTES]
     rows: Annotated[int, _NUMBER]
+    hash: Annotated[int, _HASH]
+    """XXH3 of the block's bytes: another deletion's object may lie under the name."""
 
 
 class SkipIndex(Struct, frozen=True):
@@ -156,8 +167,8 @@ class SkipIndex(Struct, frozen=True):
 
     key: Annotated[str, ObjectName(is_skip_index_key, "a skip index object")]
     """Key of the object."""
-    columns: Annotated[Mapping[str, tuple[int, int]], _Places()]
-    """Offset and length of each column's block, by stored name; length 0 if nothing was worth keeping."""
+    columns: Annotated[Mapping[str, BlockPlace], _Places()]
+    """Place of each column's block, by stored name; length 0 if nothing was worth keeping."""
 
 
 class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +186,7 @@ class FragmentEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The version and position at which its oldest rows came in; on level 0, this names its sorted run."""
     rows: Annotated[int, RelatedNumber()]
     size_bytes: Annotated[int, _OBJECT_BYTES]
-    row_hash: Annotated[int, Hash()]
+    row_hash: Annotated[int, _HASH]
     first_key: Annotated[Bound, _KEY]
     """The whole key of its first row, never truncated: the order of fragments rests on it."""
     last_key: Annotated[Bound, _KEY]

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from compactor.cli.main import run
 from compactor.errors import CompactorError, DataError, UsageError
+from compactor.predicate.skipping.packed import BlockPlace
 from compactor.stores.keys import check_key
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
@@ -157,9 +158,9 @@ def test_a_hostile_checkpoint_is_damaged(table: LocalStore, field: str, name: st
     (entry,) = snapshot.fragments.all()
     changes: dict[str, Any] = {"key": name}
     if field == "deletion":
-        changes = {"deletion": Deletion(name, 0, 10, 1)}
+        changes = {"deletion": Deletion(name, 0, 10, 1, 0)}
     elif field == "skip_index":
-        changes = {"skip_index": SkipIndex(name, {"id": (0, 10)})}
+        changes = {"skip_index": SkipIndex(name, {"id": BlockPlace(0, 10, 0)})}
     fragments = FragmentMap()
     fragments.set(structs.replace(entry, **changes))
     with refuses((DataError, ValueError)):

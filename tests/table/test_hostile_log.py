@@ -817,7 +817,7 @@ def test_a_deletion_that_was_meant_is_allowed_once_though_its_fragment_stays(
     world: World, at_the_place: bytes | None
 ) -> None:
     key = big(world, "large", 4 * MIN_SHRINK_ROWS)
-    deletion = Deletion(deletions_key(1, "d"), 0, 9, 3 * MIN_SHRINK_ROWS)
+    deletion = Deletion(deletions_key(1, "d"), 0, 9, 3 * MIN_SHRINK_ROWS, 0)
     world.store.objects[deletion.key] = b"x" * 9
     world.log.commit(
         lambda snapshot: Changes(

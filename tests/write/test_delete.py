@@ -25,7 +25,8 @@ from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import Store
 from compactor.table.checkpoint import checkpoint_bytes, read_checkpoint
 from compactor.table.commit_log import CommitLog
-from compactor.table.deletions import read_deletion
+from compactor.table.deletions import read_deletion, write_deletions
+from compactor.table.object_names import deletions_key
 from compactor.table.vacuum import vacuum
 from compactor.table.version import Version
 from compactor.write.delete import DeleteReport, delete_rows
@@ -348,6 +349,26 @@ def test_damaged_positions_are_named_and_nothing_is_read_without_them(store: Mem
     other = structs.replace(entry, deletion=replace(entry.deletion, rows=entry.deletion.rows + 1))
     with refuses(DataError):
         read_deletion(store, other)
+
+
+def test_positions_of_another_deletion_under_the_name_are_refused(store: MemoryStore) -> None:
+    add(store, rows_of(1, 20))
+    delete(store, "k < 6")
+    (entry,) = CommitLog(store).current().fragments.all()
+    bits = read_deletion(store, entry)
+    assert bits is not None and entry.deletion is not None
+    others = pa.array(bits.to_pylist()[::-1])
+    assert others != bits
+    [twin] = write_deletions(store, deletions_key(1, "twin"), [(entry, others)])
+    assert twin.deletion is not None
+    assert (twin.deletion.rows, twin.deletion.length) == (
+        entry.deletion.rows,
+        entry.deletion.length,
+    )
+    store.objects[entry.deletion.key] = store.objects[twin.deletion.key]
+    with refuses(DataError):
+        ids(store)
+    assert "other deleted rows" in verify(store, CommitLog(store).current()).faults[0]
 
 
 def test_a_deletion_that_slept_through_a_vacuum_is_refused(store: MemoryStore) -> None:

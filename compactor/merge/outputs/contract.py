@@ -8,6 +8,7 @@ import pyarrow as pa
 from msgspec import Struct, field
 
 from compactor.merge.outputs.sinks import OpenOutput, OutputSink
+from compactor.predicate.skipping.packed import BlockPlace
 from compactor.predicate.skipping.spec import NONE as NO_SKIPS
 from compactor.predicate.skipping.spec import SkipSpec
 from compactor.resources.merge_plan import MemorySettings
@@ -45,8 +46,8 @@ class MergedFragment(Struct, frozen=True, kw_only=True):
     size_bytes: int
     summary: FragmentSummary
     row_statistics: RowStatistics = NONE_SEEN
-    skips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Offset and length of its skip indexes in their object, by column."""
+    skips: Mapping[str, BlockPlace] = field(default_factory=dict)
+    """Places of its skip indexes in their object, by column."""
 
 
 class MergeResult(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.files.source import FileBatches
-from compactor.predicate.skipping.packed import pack
+from compactor.predicate.skipping.packed import NO_BLOCK, BlockPlace, pack
 from compactor.predicate.skipping.summary import build as build_summary
 from compactor.rows.flags import RowRule, RowStatistics
 from compactor.rows.fold import FoldError
@@ -378,11 +378,11 @@ class FragmentsOfFiles:
 
         The blocks are buffered until all fragments are written.
         """
-        places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), (0, 0))
+        places = dict.fromkeys((name for name, _ in self._metadata.skips.columns), NO_BLOCK)
         for name, summaries in self._summaries.items():
             if any(summary is not None for summary in summaries):
                 block = pack(summaries)
-                places[name] = self._skips_bytes, len(block)
+                places[name] = BlockPlace.of(block, self._skips_bytes)
                 self._skips.append(block)
                 self._skips_bytes += len(block)
         self._summaries = {}

@@ -206,8 +206,8 @@ def test_a_damaged_index_is_done_without_and_named_by_verify(store: MemoryStore)
     entry = log.current().by_age()[0]
     assert entry.skip_index is not None
     data = bytearray(store.read(entry.skip_index.key))
-    offset, length = entry.skip_index.columns["trace"]
-    data[offset + length - 3] ^= 1
+    place = entry.skip_index.columns["trace"]
+    data[place.offset + place.length - 3] ^= 1
     store.delete(entry.skip_index.key)
     store.create(entry.skip_index.key, bytes(data))
     trace = some_rows(1).column("trace")[9].as_py()
@@ -220,6 +220,21 @@ def test_a_damaged_index_is_done_without_and_named_by_verify(store: MemoryStore)
     store.delete(entry.skip_index.key)
     assert len(found(store, f"trace = '{trace}' OR service = 'x'")[0]) == 1
     assert "the log refers to it" in verify(store, log.current()).faults[0]
+
+
+def test_the_index_of_another_fragment_under_its_name_hides_no_rows(store: MemoryStore) -> None:
+    add(store, some_rows(1))
+    log = add(store, some_rows(2))
+    first, second = log.current().by_age()
+    assert first.skip_index is not None and second.skip_index is not None
+    assert first.skip_index.columns["trace"].length == second.skip_index.columns["trace"].length
+    other = store.read(second.skip_index.key)
+    store.delete(first.skip_index.key)
+    store.create(first.skip_index.key, other)
+    trace = some_rows(1).column("trace")[9].as_py()
+    assert len(found(store, f"trace = '{trace}'")[0]) == 1
+    faults = verify(store, log.current()).faults
+    assert any("another skip index" in fault for fault in faults)
 
 
 @pytest.mark.parametrize(
