@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from msgspec import Struct, field
 
@@ -38,15 +38,17 @@ class Lineage(Struct, frozen=True):
         return found
 
 
-def lineage_of(since: Snapshot, versions: Iterable[Version], min_level: int) -> Lineage:
+def lineage_of(since: Snapshot, versions: Iterable[Version], held: Set[str]) -> Lineage:
     """Returns the lineage of all fragments after `since`. Takes the compactions of one version together.
 
-    min_level: fragments of lower levels in `since` count as if they had arrived after it.
+    held: the fragments in the files of the lake. Others of `since`, whose level was left out, count as if
+    they had arrived after it.
     """
     live = {entry.key: node_of(entry) for entry in since.fragments.all()}
     inputs: dict[str, frozenset[str]] = {}
-    young = (entry for entry in since.fragments.all() if entry.level < min_level)
-    arrived = {node_of(entry): entry for entry in young}
+    arrived = {
+        node: entry for entry in since.fragments.all() if (node := node_of(entry)) not in held
+    }
     for version in versions:
         changes = version.changes
         removed = frozenset(live.pop(key) for key in changes.removes)

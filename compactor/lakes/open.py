@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Final
@@ -71,8 +72,12 @@ def _check_plain(url: str) -> None:
 
 
 def check_apart(table: str, destination: str) -> None:
-    """Raises `UsageError` if one address is in the other. Both as their stores say them."""
-    ours, theirs = f"{table.rstrip('/')}/", f"{destination.rstrip('/')}/"
+    """Raises `UsageError` if one address is in the other, whatever links lead there. Both as their stores say
+    them."""
+    ours, theirs = (
+        f"{(url if '://' in url else os.path.realpath(url)).rstrip('/')}/"
+        for url in (table, destination)
+    )
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise overlap(table, destination)
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compactor.lakes.lake import LakeFile
 from compactor.lakes.lineage import Lineage
-from compactor.lakes.pieces import Piece, node_of, node_of_piece
+from compactor.lakes.pieces import Piece, node_of
 from compactor.table.entry import FragmentEntry
 
 
@@ -60,14 +60,11 @@ def rewrites_of(
     """Returns the parts of a difference in which compactions alone made the pieces that come, of fragments in
     the files that go and fragments that arrived since.
 
-    nodes_of: the fragments of pieces that have several. piece_of: returns the piece of one fragment; None if
-    rows of fragments are merged, so that what arrived since can't stand for itself. The rows are expected to
+    nodes_of: the fragments of the pieces in files, by id. piece_of: returns the piece of one fragment; None
+    if rows of fragments are merged, so that what arrived since can't stand for itself. The rows are expected to
     be the same, as compactions keep rows unless they have expired; the caller compares their numbers.
     """
-    held = {
-        file.name: nodes_of.get(file.piece, frozenset([node_of_piece(file.piece)]))
-        for file in change.removes
-    }
+    held = {file.name: nodes_of[file.piece] for file in change.removes}
     gone = {node: file for file in change.removes for node in held[file.name]}
     coming = {piece.id: piece for piece in change.adds}
     known = frozenset(gone)

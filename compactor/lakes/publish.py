@@ -17,6 +17,7 @@ from compactor.lakes.pieces import (
     Piece,
     file_name,
     node_of,
+    node_of_piece,
     parsed_name,
     piece_of,
     pieces_of,
@@ -167,12 +168,11 @@ class Publisher:
             since = self._log.at(state.table_version)
             if not _columns_of(since).items() <= _columns_of(snapshot).items():
                 return []  # A name that stands for another column changes rows.
-            versions = versions_between(self._log, since, snapshot)
-            lineage = lineage_of(since, versions, self._min_level)
+            versions = list(versions_between(self._log, since, snapshot))
         except (VersionNotFoundError, OvertakenError):
             return []
         fills = self._lake.fills_columns
-        nodes_of = {}
+        merged = {}
         if table.rows.merges:
             before = pieces_of(
                 replace(since, metadata=table),
@@ -180,7 +180,12 @@ class Publisher:
                 min_level=self._min_level,
                 fills_columns=fills,
             )
-            nodes_of = {piece.id: frozenset(map(node_of, piece.entries)) for piece in before}
+            merged = {piece.id: frozenset(map(node_of, piece.entries)) for piece in before}
+        nodes_of = {
+            file.piece: merged.get(file.piece, frozenset([node_of_piece(file.piece)]))
+            for file in state.files.values()
+        }
+        lineage = lineage_of(since, versions, frozenset().union(*nodes_of.values()))
 
         def alone(entry: FragmentEntry) -> Piece:
             return piece_of((entry,), table, schema, fills_columns=fills)

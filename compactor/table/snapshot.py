@@ -162,13 +162,20 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return sorted(self.fragments.all(), key=lambda entry: entry.age)
 
     def without(self, fragments: Iterable[str]) -> Snapshot:
-        """Returns the snapshot as if those fragments had never been in the table."""
+        """Returns the snapshot as if those fragments had never been in the table, nor compactions of them."""
         left = self.fragments.copy()
         for key in fragments:
             left.pop(key)
         quarantine = {key: item for key, item in self.quarantine.items() if key in left}
         suspects = {key: item for key, item in self.suspects.items() if key in left}
-        return replace(self, fragments=left, quarantine=quarantine, suspects=suspects)
+        leases = {
+            number: lease
+            for number, lease in self.leases.items()
+            if all(key in left for key in lease.inputs)
+        }
+        return replace(
+            self, fragments=left, quarantine=quarantine, suspects=suspects, leases=leases
+        )
 
     def without_leases(self, compaction_ids: Iterable[str]) -> Snapshot:
         """Returns the snapshot as if those compactions had been given up."""

@@ -19,10 +19,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from compactor import RowKind, RowPolicy, Table
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import CommitConflictError, DataError, InputError, UsageError
 from compactor.lakes.lake import LakeChangedError, LakeKind, LakeState
 from compactor.lakes.parquet import ParquetFolder
 from compactor.predicate.skipping.spec import SkipKind
+from compactor.settings.compaction import CompactionSettings
 from compactor.stores.local import LocalStore
 from compactor.stores.s3 import S3Store
 from compactor.write.ingest import IngestOptions
@@ -509,6 +511,30 @@ def test_addresses_that_readers_take_for_others_are_refused(
     with refuses(UsageError, "name a folder without"):
         table.publish(tmp_path / name, kind.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["../t/sub", "../t/_log/sub", "link/sub"])
+def test_a_destination_in_the_table_is_refused_however_it_is_spelled(
+    place: str, tmp_path: Path
+) -> None:
+    table = Table.create(str(tmp_path / "t"), numbers(1), "k")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "link").symlink_to(tmp_path / "t")
+    with refuses(UsageError, "overlaps the table"):
+        table.publish(f"{tmp_path}/other/{place}", "parquet")
+
+
+def test_a_running_compaction_of_young_fragments_is_no_hindrance(
+    kind: LakeKind, tmp_path: Path
+) -> None:
+    table = created(numbers(1))
+    table.compact(policy=FULL)
+    table.append(numbers(2))
+    settings = DriverSettings(policy=FULL, compaction=CompactionSettings())
+    assert Driver(table._log, settings).decide(1)
+    copy = copy_of(table, tmp_path, kind)
+    copy.publish(min_level=1)
+    assert [row[1][0] for row in copy.rows()] == [1]
 
 
 def test_the_copy_of_another_table_is_refused(kind: LakeKind, tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ import pyarrow as pa
 from compactor import RowKind, RowPolicy, Table
 from compactor.lakes.lake import LakeFile
 from compactor.lakes.lineage import Lineage, lineage_of
-from compactor.lakes.pieces import Piece, file_name, node_of, parsed_name, piece_of, pieces_of
+from compactor.lakes.pieces import (
+    Piece,
+    file_name,
+    node_of,
+    node_of_piece,
+    parsed_name,
+    piece_of,
+    pieces_of,
+)
 from compactor.lakes.plan import difference, rewrites_of
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
@@ -31,7 +39,12 @@ def sizes(of: list[LakeFile]) -> dict[str, int]:
 
 def lineage(table: Table, since: Snapshot) -> Lineage:
     log = table._log
-    return lineage_of(since, log.history.versions_after(since, log.current().version), 0)
+    held = frozenset(map(node_of, since.fragments.all()))
+    return lineage_of(since, log.history.versions_after(since, log.current().version), held)
+
+
+def nodes_in(of: list[LakeFile]) -> dict[str, frozenset[str]]:
+    return {file.piece: frozenset([node_of_piece(file.piece)]) for file in of}
 
 
 def test_a_name_says_its_piece_and_when_it_was_begun() -> None:
@@ -92,12 +105,12 @@ def test_compactions_of_what_is_published_and_what_arrived_are_told_from_changes
         return piece_of((entry,), metadata, metadata.shown_schema, fills_columns=True)
 
     change = difference(live, pieces(table), sizes(live))
-    [rewrite] = rewrites_of(change, lineage(table, since), {}, alone)
+    [rewrite] = rewrites_of(change, lineage(table, since), nodes_in(live), alone)
     assert {file.name for file in rewrite.removes} == {file.name for file in live}
     assert [piece.live_rows for piece in rewrite.arrived] == [2]
     assert [piece.live_rows for piece in rewrite.adds] == [5]
-    assert rewrites_of(change, lineage(table, since), {}, None) == []
-    assert rewrites_of(change, Lineage(), {}, alone) == []
+    assert rewrites_of(change, lineage(table, since), nodes_in(live), None) == []
+    assert rewrites_of(change, Lineage(), nodes_in(live), alone) == []
 
 
 def test_a_deletion_before_a_compaction_is_a_change() -> None:
@@ -108,7 +121,10 @@ def test_a_deletion_before_a_compaction_is_a_change() -> None:
     table.compact(policy=FULL)
     change = difference(live, pieces(table), sizes(live))
     assert (
-        rewrites_of(change, lineage(table, since), {}, lambda entry: Piece("", (entry,), ())) == []
+        rewrites_of(
+            change, lineage(table, since), nodes_in(live), lambda entry: Piece("", (entry,), ())
+        )
+        == []
     )
 
 
@@ -124,4 +140,4 @@ def test_merged_pieces_are_known_by_the_fragments_that_they_have() -> None:
     nodes = {merged.id: frozenset(map(node_of, merged.entries))}
     [rewrite] = rewrites_of(change, lineage(table, since), nodes, None)
     assert rewrite.arrived == []
-    assert rewrites_of(change, lineage(table, since), {}, None) == []
+    assert rewrites_of(change, lineage(table, since), nodes_in(live), None) == []

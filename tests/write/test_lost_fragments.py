@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
+from compactor.compaction.driver import Driver, DriverSettings
 from compactor.errors import (
     DamagedInputError,
     FragmentMissingError,
@@ -20,6 +21,7 @@ from compactor.errors import (
 )
 from compactor.read.read_reports import ScanReport
 from compactor.read.scan_tasks import read_parts, tasks_of
+from compactor.settings.compaction import CompactionSettings
 from compactor.table.commit_log import CommitLog
 from compactor.table.object_names import version_key
 from compactor.table.version import Changes, Operation, Quarantine
@@ -105,6 +107,18 @@ def test_the_fragment_is_left_out_where_readers_are_told_to(
     assert (len(scan.to_table()), scan.report.rows_left_out) == (5, 0)
     report = table.templates("text", skip_missing=True)
     assert (report.rows, report.fragments_left_out, report.rows_left_out) == (20, 1, 10)
+
+
+def test_a_fragment_that_a_running_compaction_reads_is_left_out_like_others(
+    store: MemoryStore,
+) -> None:
+    table, (_, gone, _) = filled(store)
+    full = DriverSettings(policy=Policy(strategy=Strategy.FULL), compaction=CompactionSettings())
+    [running] = Driver(table._log, full).decide(1)
+    assert gone in {entry.key for entry in running.spec.inputs}
+    del store.objects[gone]
+    table.refresh()
+    assert table.scan(skip_missing=True).to_table()["k"].to_pylist() == [*range(10), *range(20, 30)]
 
 
 def test_a_fragment_without_its_deleted_rows_is_left_out_whole(store: MemoryStore) -> None:
