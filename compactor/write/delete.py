@@ -23,6 +23,7 @@ class DeleteReport(Struct, kw_only=True):
     version: int
     """The committed version, or the searched one if nothing was deleted."""
     rows: int = 0
+    """Rows that readers no longer see; one per key if the table merges rows of a key."""
     fragments: int = 0
     """Fragments with matching rows."""
     fragments_read: int = 0
@@ -82,7 +83,7 @@ def _report_of(replacing: Replacing, snapshot: Snapshot) -> DeleteReport:
     search = replacing.search
     return DeleteReport(
         version=snapshot.version,
-        rows=replacing.rows,
+        rows=replacing.shown_rows,
         fragments=replacing.fragments,
         fragments_read=search.opened,
         waiting=_waiting(snapshot),

@@ -7,6 +7,7 @@ stored rows: otherwise an older one would reappear.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +33,20 @@ from lsm_fragment.threads import ThreadPool
 _Bits = npt.NDArray[np.bool_]
 
 
+class RowsBehind(NamedTuple):
+    """The rows of one fragment that are behind merged rows."""
+
+    entry: FragmentEntry
+    bits: Deleted
+    """A bit per row of the fragment: set if the merged row of its key satisfies the condition."""
+    merged_rows: int
+    """Number of merged rows that satisfy it and are kept as rows of this fragment."""
+
+
 def rows_behind(
     store: Store, snapshot: Snapshot, where: Predicate, pool: ThreadPool
-) -> Iterator[tuple[FragmentEntry, Deleted]]:
-    """Yields each fragment read, with a bit per row: set if the merged row of its key satisfies `where`.
+) -> Iterator[RowsBehind]:
+    """Yields each fragment read, with its rows whose merged row satisfies `where`.
 
     Bits of already deleted rows are not set. Raises what `compactor.read.scan.scan` raises.
     """
@@ -51,20 +62,23 @@ def rows_behind(
         ):
             continue
         found: list[list[_Bits]] = [[] for _ in entries]
+        merged_rows = np.zeros(len(entries), dtype=np.int64)
         readers = [RowGroupReader(store, table, entry, None, {}, report) for entry in entries]
         whole = whole_fragments([reader.row_groups for reader in readers])
         for sources, batch in merged_batches(table, readers, whole, wanted, pool):
             arrays, rows = columns_of_batch(table, sources, batch, wanted, pool)
             holds = holding(where, arrays, rows, lambda _: MERGED_ROW)
             matches = _spread(holds.to_numpy(zero_copy_only=False), batch.starts_key, batch.flags)
+            kept = matches if batch.flags is None else matches & ((batch.flags & KEPT) != 0)
+            merged_rows += np.bincount(batch.inputs[kept], minlength=len(entries))
             for index, parts in enumerate(found):
                 parts.append(matches[batch.inputs == index])
-        for entry, parts in zip(entries, found, strict=True):
+        for entry, parts, count in zip(entries, found, merged_rows.tolist(), strict=True):
             deleted = read_deletion(store, entry)
             bits = np.zeros(entry.rows, dtype=np.bool_)
             live = slice(None) if deleted is None else ~deleted.to_numpy(zero_copy_only=False)
             bits[live] = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
-            yield entry, pa.array(bits)
+            yield RowsBehind(entry, pa.array(bits), count)
 
 
 def _spread(holds: _Bits, starts: _Bits, flags: npt.NDArray[np.uint8] | None) -> _Bits:

@@ -62,7 +62,9 @@ class Replacing:
         self.search: Search
         """The search for that condition."""
         self.rows = 0
-        """Number of rows found."""
+        """Number of stored rows found."""
+        self.shown_rows = 0
+        """Number of rows found as readers see them."""
         self.fragments = 0
         """Number of fragments that hold these rows."""
 
@@ -92,6 +94,7 @@ class Replacing:
             )
         found = self.search.look(snapshot)
         self.rows = sum(item.new_rows for item in found)
+        self.shown_rows = sum(item.shown_rows for item in found)
         self.fragments = len(found)
         return found
 

@@ -152,12 +152,14 @@ class Search:
             return
         self._found = {_identity(entry): None for entry in snapshot.fragments.all()}
         self.opened = 0
-        for entry, bits in rows_behind(self.store, snapshot, self._where, self._pool):
+        for entry, bits, merged_rows in rows_behind(self.store, snapshot, self._where, self._pool):
             self.opened += 1
             if bits.true_count:
                 before = read_deletion(self.store, entry)
                 deleted = bits if before is None else pc.or_(bits, before)
-                self._found[_identity(entry)] = MatchedRows(entry, bits.true_count, deleted)
+                self._found[_identity(entry)] = MatchedRows(
+                    entry, bits.true_count, merged_rows, deleted
+                )
             self._on_progress(self.opened)
 
     def _look_at(
@@ -184,7 +186,7 @@ class Search:
         if not rows:
             return iter([_Seen(entry, True, None)])
         deleted = matched if before is None else pc.or_(matched, before)
-        return iter([_Seen(entry, True, MatchedRows(entry, rows, deleted))])
+        return iter([_Seen(entry, True, MatchedRows(entry, rows, rows, deleted))])
 
     def _matches(
         self,
@@ -221,7 +223,9 @@ class _Seen(NamedTuple):
 class MatchedRows(NamedTuple):
     entry: FragmentEntry
     new_rows: int
-    """Matching rows that were not deleted before."""
+    """Matching stored rows that were not deleted before."""
+    shown_rows: int
+    """Rows that readers no longer see; fewer if the table merges rows of a key."""
     deleted: Deleted
     """All deleted rows of the fragment, old and new."""
 

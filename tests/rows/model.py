@@ -25,7 +25,7 @@ class Model:
             self._histories.setdefault(key, []).append(row)
 
     def delete(self, where: Callable[[Row], bool]) -> int:
-        """How many physical rows are gone is for the table to say; here keys count."""
+        """Returns the number of merged rows that are gone."""
         gone = [key for key, row in self._merged().items() if where(row)]
         for key in gone:
             del self._histories[key]

@@ -180,8 +180,9 @@ class History:
                 ("flag AND b <> 2", lambda row: bool(row["flag"]) and row["b"] != 2),
             ]
         )
-        delete_rows(self.store, self.log, condition)
-        self.model.delete(where)
+        expected = delete_rows(self.store, self.log, condition, dry_run=True).rows
+        deleted = delete_rows(self.store, self.log, condition).rows
+        assert expected == deleted == self.model.delete(where)
 
     def check(self) -> None:
         assert table_rows(self.store) == self.model.rows()

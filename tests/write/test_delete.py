@@ -20,6 +20,7 @@ from compactor.files.stream import StreamBatches
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.resources import budget as budget_module
+from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.settings.vacuum import VacuumSettings
 from compactor.stores.base import Store
@@ -305,6 +306,17 @@ def test_a_dry_run_and_a_condition_that_nothing_fulfils_write_nothing(store: Mem
     assert delete(store, "k > 50").rows == 0
     assert delete(store, "k > 50").fragments_read == 0
     assert store.objects == before
+
+
+def test_of_a_table_that_merges_rows_those_that_readers_see_are_counted(store: MemoryStore) -> None:
+    table = open_table(store)
+    options = IngestOptions(rows=RowPolicy(RowKind.LAST))
+    table._ingest(pa.table({"k": [1, 2, 3], "n": [5, 5, 5]}), "k", options)
+    table.append(pa.table({"k": [1, 2], "n": [5, 6]}))
+    for dry_run in (True, False):
+        report = table.delete("n = 5", dry_run=dry_run)
+        assert (report.rows, report.fragments) == (2, 2)
+    assert table.scan().to_table().to_pylist() == [{"k": 2, "n": 6}]
 
 
 def test_checkpoints_know_of_deletions_and_have_no_column_for_them_without(
