@@ -44,6 +44,8 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is too large: {_number(context['le'])} at most"
         case kind if kind in _SHAPES and problem["input"] is None:
             return f"nothing is given: write a {_SHAPES[kind]}"
+        case "tuple_type" | "list_type" if isinstance(problem["input"], str):
+            return f"{what} is no list: write it in brackets, as in [{what}]"
         case kind if kind in _SHAPES:
             return f"{what} is no {_SHAPES[kind]}"
         case "too_short" | "string_too_short" if context["min_length"] == 1:

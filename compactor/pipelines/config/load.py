@@ -78,7 +78,7 @@ def _checked(document: Document) -> Pipeline:
     for key, value in raw.items():
         with mistakes.noted():
             nodes[key] = placed(_at_instant(_node(key, value, document), instant), folder)
-    if isinstance(letters := settings.get("dead_letter"), str):
+    if isinstance(letters := settings.get("dead_letter"), str) and letters:
         settings["dead_letter"] = from_folder(letters, folder)
     given = settings | {"nodes": nodes}
     if len(nodes) < len(raw):

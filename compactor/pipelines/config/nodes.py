@@ -157,7 +157,7 @@ class Transform(Model):
     window: Window | None = None
     filter: str | None = None
     """SQL condition."""
-    columns: Annotated[dict[str, str] | tuple[str, ...] | None, EachOnce] = None
+    columns: Annotated[tuple[str, ...] | dict[str, str] | None, EachOnce] = None
     """Column names, or SQL expressions by result name. Default: all columns unchanged."""
     batch_size: int | None = Field(default=None, ge=1)
 
@@ -299,7 +299,7 @@ class Combine(Model):
     """Left side."""
     build: str
     """Right side, preferably the smaller one: `method: hash` holds it in memory."""
-    on: dict[str, str] | tuple[str, ...] = ()
+    on: tuple[str, ...] | dict[str, str] = ()
     """Columns of both sides by name, or columns or expressions of the build side by those of the probe."""
     how: Literal["inner", "left", "right", "full", "semi", "anti"] = "inner"
     """`semi` keeps probe rows with a match and `anti` those without, each once and with their own columns."""

@@ -60,6 +60,15 @@ class Pipeline(Model):
             raise ValueError("a mapping, as in `memory: {limit: 512MiB}`")
         return memory
 
+    @field_validator("dead_letter")
+    @classmethod
+    def _dead_letter_has_a_name(cls, path: str | None) -> str | None:
+        if path == "":
+            raise ValueError(
+                "the name is empty; name an NDJSON file, as in `dead_letter: bad.ndjson`"
+            )
+        return path
+
     @model_validator(mode="after")
     def _outputs_come_first(self) -> Self:
         outputs = [key for key, node in self.nodes.items() if isinstance(node, Output)]
