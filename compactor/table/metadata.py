@@ -124,7 +124,10 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
         return name
 
     def with_skips(self, skips: SkipSpec) -> Self:
-        """Returns the metadata with these skip indexes. Raises `UsageError` for an unsuitable column."""
+        """Returns the metadata with these skip indexes. Raises `UsageError` for an unsuitable column.
+
+        skips: columns by stored name.
+        """
         in_sort = {column.column for column in self.sort}
         for name, kind in set(skips.columns).difference(self.skips.columns):
             if name not in self.schema.names:
@@ -132,12 +135,13 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
                     SKIP_INDEX,
                     f": no column {name!r}; columns are: {names_text(self.schema.names)}",
                 )
+            shown = self.shown_name(name)
             if name in in_sort:
                 raise UsageError(
                     SKIP_INDEX,
-                    f": {name!r} is a sort column, which needs no skip index; leave it out",
+                    f": {shown!r} is a sort column, which needs no skip index; leave it out",
                 )
-            check_skip_column(name, kind, self.schema.field(name).type)
+            check_skip_column(shown, kind, self.schema.field(name).type)
         return replace(self, skips=skips)
 
     def comparator(self) -> KeyComparator:

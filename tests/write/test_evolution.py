@@ -491,6 +491,15 @@ def test_a_column_without_a_name_is_the_same_one_after_an_alteration(store: Memo
     assert [row[""] for row in rows_at(store, log.current())] == ["x", "x"]
 
 
+def test_a_column_that_was_added_again_is_refused_by_the_name_that_users_see(
+    store: MemoryStore,
+) -> None:
+    log = append_table(store, pa.table({"k": [1], "f": [1.5]}), "k")
+    alter_table(log, Alteration(redacts=["f"]))
+    with refuses(UsageError, "column 'f' is double"):
+        alter_table(log, Alteration(skips={"f": SkipKind.BLOOM}))
+
+
 @pytest.mark.parametrize("on_conflict", [OnConflict.STRING, OnConflict.SPLIT])
 def test_a_field_of_several_kinds_in_one_file_becomes_text(
     tmp_path: Path, on_conflict: OnConflict
