@@ -43,7 +43,11 @@ def converted(array: pa.Array, dtype: pa.DataType) -> pa.Array:
     if pt.is_decimal(dtype) and pt.is_floating(array.type):
         # Arrow's own cast rounds. By its shortest text, 0.1 is one tenth.
         return as_text(array).cast(dtype)
-    return _cast(array, dtype)
+    try:
+        return _cast(array, dtype)
+    except pa.ArrowNotImplementedError:
+        advice = ": name its elements or fields" if pt.is_nested(array.type) else ""
+        raise pa.ArrowNotImplementedError(f"{array.type} has no CAST to {dtype}{advice}") from None
 
 
 def converted_or_null(array: pa.Array, dtype: pa.DataType) -> pa.Array:
