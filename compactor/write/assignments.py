@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,8 @@ from compactor.table.key_text import condition_of_key
 from compactor.table.metadata import TableMetadata
 from compactor.table.not_null import null_place
 from lsm_fragment.arrays.cast import as_type, cast_exactly
-from lsm_fragment.arrays.storage import to_storage
-from lsm_fragment.arrays.types import uncoded_type
+from lsm_fragment.arrays.storage import to_logical, to_storage
+from lsm_fragment.arrays.types import is_list_like, storage_type, uncoded_type
 from lsm_fragment.errors import SchemaError
 from lsm_fragment.failing import failing_rows
 from lsm_fragment.names import names_text
@@ -102,22 +104,54 @@ def _expression(field: pa.Field, text: str, shown: pa.Schema) -> Assignment:
 
 def _value(field: pa.Field, value: object) -> Assignment:
     dtype = uncoded_type(field.type)
-    plain = value
-    if isinstance(value, pa.Scalar):
-        plain = value.as_py()
-    elif isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64):
-        plain = value.item()
-    if plain is None:
-        return Assignment(field, lambda batch: pa.nulls(batch.num_rows, field.type))
-    is_moment = isinstance(plain, np.datetime64 | np.timedelta64)  # It equals its number of units.
+    is_moment = isinstance(value, np.datetime64 | np.timedelta64)  # It equals its number of units.
     try:
-        scalar = pa.array([plain], dtype)[0]
+        plain = _as_stored(value, dtype)
+        if plain is None:
+            return Assignment(field, lambda batch: pa.nulls(batch.num_rows, field.type))
+        scalar = pa.array([plain], storage_type(dtype))[0]
         is_same = _is_held(plain, scalar.as_py()) and (not is_moment or pt.is_temporal(dtype))
     except (*OF_VALUES, OverflowError, TypeError, ValueError):
         is_same = False
     if not is_same:
-        raise UsageError(f"set: column {field.name!r} is {field.type}, which can't be {plain!r}")
-    return Assignment(field, lambda batch: pa.repeat(scalar, batch.num_rows))
+        given = value.as_py() if isinstance(value, pa.Scalar) else value
+        raise UsageError(f"set: column {field.name!r} is {field.type}, which can't be {given!r}")
+    return Assignment(field, lambda batch: to_logical(pa.repeat(scalar, batch.num_rows), dtype))
+
+
+def _as_stored(value: Any, dtype: pa.DataType) -> Any:
+    """Returns a value of Python, NumPy, pandas or Arrow as Python's value for the storage of a column.
+
+    Raises `TypeError` or `ValueError` for some that the column can't take.
+    """
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    elif isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64):
+        value = value.item()
+    if _is_missing(value):
+        return None
+    if isinstance(dtype, pa.UuidType):
+        return value.bytes if isinstance(value, UUID) else value
+    if isinstance(dtype, pa.Bool8Type):
+        return (False, True).index(value)
+    if pt.is_struct(dtype) and isinstance(value, Mapping):
+        types = {part.name: part.type for part in dtype.fields}
+        return {name: _as_stored(part, types.get(name, pa.null())) for name, part in value.items()}
+    if pt.is_map(dtype):
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return [(_as_stored(k, dtype.key_type), _as_stored(v, dtype.item_type)) for k, v in pairs]
+    is_list = is_list_like(dtype) or pt.is_fixed_size_list(dtype)
+    if is_list and not isinstance(value, str | bytes | Mapping):
+        return [_as_stored(part, dtype.value_type) for part in value]
+    return value
+
+
+def _is_missing(value: object) -> bool:
+    """Says whether a value stands for a null."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    pandas = sys.modules.get("pandas")  # which made the value if it is one of its own
+    return value is None or (pandas is not None and (value is pandas.NA or value is pandas.NaT))
 
 
 def _is_held(given: Any, held: Any) -> bool:

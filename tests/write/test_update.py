@@ -8,8 +8,10 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -340,6 +342,19 @@ def test_no_finite_value_becomes_infinite_within_a_column(
         (pa.timestamp("us"), np.datetime64("2020-01-01", "us"), dt.datetime(2020, 1, 1)),
         (pa.float16(), 6e-8, pa.scalar(6e-8, pa.float16()).as_py()),
         (pa.float64(), -math.inf, -math.inf),
+        (pa.bool8(), True, True),
+        (pa.bool8(), np.bool_(False), False),
+        (pa.list_(pa.bool8()), (True, None), [True, None]),
+        (pa.struct([("id", pa.uuid())]), {"id": UUID(int=7)}, {"id": UUID(int=7)}),
+        (pa.list_(pa.uuid(), 1), (UUID(int=7),), [UUID(int=7)]),
+        (pa.map_(pa.string(), pa.uuid()), {"a": UUID(int=7)}, [("a", UUID(int=7))]),
+        (pa.list_(pa.list_(pa.int8())), ((1, 2), []), [[1, 2], []]),
+        (pa.list_(pa.int64()), pa.array([1, None]), [1, None]),
+        (pa.float64(), pd.NA, None),
+        (pa.timestamp("us"), pd.NaT, None),
+        (pa.timestamp("us"), np.datetime64("NaT"), None),
+        (pa.struct([("at", pa.timestamp("us"))]), {"at": pd.NaT}, {"at": None}),
+        (pa.list_(pa.int64()), [1, pd.NA], [1, None]),
         (pa.struct([("id", pa.uuid())]), None, None),
         (pa.list_(pa.uuid()), None, None),
     ],
@@ -361,6 +376,9 @@ def test_nested_columns_take_values_with_rounded_floats_and_nulls(
         (pa.int64(), np.datetime64("2020-01-01", "ns")),
         (pa.int64(), np.timedelta64(5, "ns")),
         (pa.list_(pa.int32()), [1.5]),
+        (pa.bool8(), 2),
+        (pa.struct([("id", pa.uuid())]), {"id": "7"}),
+        (pa.list_(pa.string()), {"a": 1}),
         (pa.struct([("x", pa.int64())]), {"x": 1, "y": 2}),
         (pa.struct([("x", pa.int64()), ("y", pa.int64())]), {"x": 1}),
     ],
