@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -86,11 +87,26 @@ def _reader(rows: Any) -> pa.RecordBatchReader:
             "record batch or reader of Arrow (of a dataset: scanner().to_reader()), or a data frame (of a "
             "lazy one: collect())"
         )
+    _check_objects(rows)
     # The C interface cuts a name at a NUL, so check the data frame's own names, if it has them.
     names = getattr(rows, "columns", ())
     check_texts([name for name in names if isinstance(name, str)], NAME)
     with _converting():
         return pa.RecordBatchReader.from_stream(rows)
+
+
+def _check_objects(rows: Any) -> None:
+    """Raises `InputError` for a column of Python objects in a data frame of Polars, whose stream has their
+    addresses in memory as if they were bytes."""
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(rows, polars.DataFrame):
+        return
+    for name, dtype in rows.schema.items():
+        if dtype == polars.Object:
+            raise InputError(
+                f"{NAME}: column {name!r} has Python objects, which have no Arrow type: convert them, for "
+                "instance to texts, or leave the column out"
+            )
 
 
 def _unnamed_index(schema: pa.Schema) -> frozenset[str]:

@@ -200,6 +200,12 @@ def test_remarks_about_pandas_that_make_no_sense_are_none(table: Table, said: by
     assert len(table) == 2
 
 
+def test_python_objects_of_polars_are_refused_by_their_column(table: Table) -> None:
+    schema = {"k": pl.Int64, "object": pl.Object}
+    with refuses(InputError, "'object'"):
+        table.append(pl.DataFrame({"k": [1], "object": [object()]}, schema=schema))
+
+
 def test_lists_over_an_empty_slice_of_views_are_empty(table: Table) -> None:
     views = pa.array(["short", "longer than twelve bytes"], pa.string_view())
     lists = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), views.slice(1, 0))
