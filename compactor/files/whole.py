@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compactor.common.system_errors import cause_and_advice
+from compactor.common.table_folder import table_around
 from compactor.errors import JobError, UsageError
 from compactor.files.problems import one_line
 from compactor.files.staging import Staging
@@ -27,6 +28,8 @@ def checked_target(path: str) -> Path:
             raise UsageError(f"{path}: is not a file: name a file to create or replace")
         if not target.parent.is_dir():
             raise UsageError(f"{path}: its folder does not exist: create it first")
+        if (table := table_around(target)) is not None:
+            raise UsageError(f"{path}: is inside the table at {table}: name a file outside of it")
     except (OSError, RuntimeError) as error:  # the latter for links that go round in circles
         cause = one_line(error)
         if isinstance(error, OSError):

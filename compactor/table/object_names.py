@@ -20,7 +20,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-LOG_PREFIX: Final = "_log/"
+from compactor.common.table_folder import LOG_FOLDER
+
+LOG_PREFIX: Final = f"{LOG_FOLDER}/"
 PROBE_KEY: Final = f"{LOG_PREFIX}.conditional-writes"
 """It lies in the log because every writer may create objects there, and it lists before all versions."""
 CHECKPOINT_PREFIX: Final = "_checkpoint/"

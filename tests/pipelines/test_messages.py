@@ -69,6 +69,7 @@ OUTPUTS: Final = {
     "unknown ending of an output": "{input: a, path: out.txt}",
     "folder of an output": "{input: a, path: none/out.csv}",
     "output over a source": "{input: a, path: a.ndjson}",
+    "output inside a table": "{input: a, path: there/out.csv}",
     "maps in CSV": "{input: maps, path: out.csv}",
     "maps in XML": "{input: maps, path: out.xml}",
     "sort_by of a new table": "{input: a, table: t}",
