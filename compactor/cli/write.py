@@ -32,7 +32,7 @@ from compactor.errors import (
     UsageError,
     message_of,
 )
-from compactor.files.places import addresses_of, exists
+from compactor.files.places import STREAM, check_local, exists
 from compactor.files.problems import one_line
 from compactor.files.text_options import TextOptions
 from compactor.settings.properties import told_by
@@ -279,8 +279,13 @@ def _taken_sort(report: IngestReport) -> str:
 
 
 def check_input(path: str) -> None:
-    """Checks that the path is a file, before any file is read. Raises `InputError`."""
-    if addresses_of(path) is not None or not exists(path):
+    """Checks that the path is a file, before any file is read. Raises `InputError`, and `UsageError` for an
+    address."""
+    check_local(path)
+    if path == STREAM or (exists(path) and not Path(path).is_file()):
+        raise InputError(
+            f"{path}: not a regular file, and an ingest reads files twice; nothing was ingested: save the "
+            "rows as a file, or let a pipeline (`compactor run`) read them"
+        )
+    if not exists(path):
         raise InputError(f"{shown_path(path)}: no such file; nothing was ingested")
-    if not Path(path).is_file():
-        raise InputError(f"{path}: not a regular file; nothing was ingested")

@@ -124,11 +124,22 @@ def addresses_of(path: str) -> Addresses | None:
     scheme = match[1]
     found = next((each for server in _SERVERS if (each := server(scheme)) is not None), None)
     if found is None:
-        raise UsageError(
-            f"{scheme}://...: no file is read or written there: name a local file by its path, or an object "
-            "of a store in a pipeline (s3://, gs://, az://)"
-        )
+        raise _no_file(scheme)
     return found
+
+
+def check_local(path: str) -> None:
+    """Raises `UsageError` for an address, where only local files are read and written."""
+    match = _SCHEME.match(path)
+    if match is not None and match[1] != _FILE:
+        raise _no_file(match[1])
+
+
+def _no_file(scheme: str) -> UsageError:
+    return UsageError(
+        f"{scheme}://...: no file is read or written there: name a local file by its path; pipelines and "
+        "entity merges also take objects of stores (s3://, gs://, az://)"
+    )
 
 
 def matching_paths(pattern: str) -> list[str]:

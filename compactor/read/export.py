@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from msgspec.structs import replace
 
+from compactor.files.places import check_local
 from compactor.files.write import SinkOptions, open_table_sink
 from compactor.predicate.tree import Predicate
 from compactor.read.read_reports import ExportReport, ScanReport
@@ -34,8 +35,9 @@ def export_file(
 
     columns, where, report, limit, threads: see `scan`. on_progress: called with the number of rows read so
     far.
-    Raises what `scan` and `compactor.files.write.open_table_sink` raise.
+    Raises `UsageError` for an address, and what `scan` and `compactor.files.write.open_table_sink` raise.
     """
+    check_local(path)
     schema = scan_schema(snapshot.table, columns)
     report = report or ScanReport()
     arrow_bytes = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -62,6 +63,15 @@ def test_a_file_has_the_rows_up_to_the_limit(tmp_path: Path) -> None:
     out = tmp_path / "few.parquet"
     assert table.scan(limit=7).to_file(out).rows == 7
     assert pl.read_parquet(out)["k"].to_list() == list(range(7))
+
+
+@pytest.mark.parametrize("scheme", ["s3", "http"])
+def test_only_local_files_are_appended_and_written(scheme: str) -> None:
+    importlib.import_module("compactor.pipelines")  # whose files may be in stores
+    _, table = in_memory()
+    for call in (table.append, table.overwrite, table.scan().to_file):
+        with refuses(UsageError, f"{scheme}://...: ", "local file"):
+            call(f"{scheme}://bucket/a.parquet")
 
 
 def test_times_are_texts_and_durations_too(tmp_path: Path) -> None:

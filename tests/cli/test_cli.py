@@ -441,6 +441,15 @@ def test_a_missing_table_file_or_column_is_one_clear_line(
     cli.fails(2, "export", table_path, tmp_path / "no" / "o.csv")
 
 
+def test_what_is_no_file_to_ingest_or_to_write_is_told_with_what_to_do(
+    cli: Cli, table_path: Path
+) -> None:
+    cli.fails(3, "ingest", table_path, "-")
+    cli.fails(3, "ingest", table_path, "/dev/null")
+    cli.fails(2, "ingest", table_path, "s3://bucket/a.csv")
+    cli.fails(2, "export", table_path, table_path / "o.csv")
+
+
 def test_creating_a_table_needs_its_sort_schema(cli: Cli, tmp_path: Path) -> None:
     file = write_parquet(tmp_path, "a.parquet", log_rows(3, 0))
     cli.fails(5, "ingest", tmp_path / "t", file)

@@ -16,6 +16,10 @@ GRAPHS: Final = "generated/test_graphs::test_a_graph_gives_the_rows_that_duckdb_
 STAGES: Final = "spark/test_pipeline_stages::test_where_order_is_defined_stages_give_the_same_bytes"
 # Words of a statement, and tests; those in the folder of the page's name without it.
 PIPELINES: Final[dict[str, tuple[str, ...]]] = {
+    "No file is written into the folder of a table": (
+        "test_messages::test_a_mistake_of_an_output_is_told_with_file_line_and_node",
+        "common/test_table_folder::test_a_file_at_any_depth_of_a_table_is_inside_it",
+    ),
     # Nodes
     "rows per batch at most, fewer of heavy rows; changes memory, not results": (
         "test_nodes::test_a_batch_size_changes_no_byte",
@@ -391,8 +395,12 @@ FILES: Final[dict[str, tuple[str, ...]]] = {
     "the rows beyond some 128 MiB, and all rows where a late one turns numbers or times into text": (
         "test_one_pass::test_only_what_is_not_held_is_parsed_again",
     ),
-    "pipes, devices and `/dev/stdin` are refused at once": (
+    "pipes, devices and standard input are refused at once": (
         "test_files::test_a_pipe_is_refused_instead_of_waited_for",
+        "cli/test_cli::test_what_is_no_file_to_ingest_or_to_write_is_told_with_what_to_do",
+    ),
+    "They must be local, too": (
+        "api/test_conveniences::test_only_local_files_are_appended_and_written",
     ),
     "**Types come from the whole file**": (
         "test_ndjson::test_a_type_holds_all_values_of_the_file_wherever_blocks_end",

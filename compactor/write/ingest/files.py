@@ -17,6 +17,7 @@ from compactor.common.heap import set_up_heap
 from compactor.errors import InputError
 from compactor.files.names import BINARY_FORMATS, FileFormat, kind_of
 from compactor.files.parquet_codes import ANY_CODES
+from compactor.files.places import check_local
 from compactor.files.promote import PromotedBatches
 from compactor.files.read import DEFAULT_BATCH_BYTES, open_table_file
 from compactor.files.source import BadRow, FileBatches
@@ -121,9 +122,11 @@ class FilesIngest:
 
         on_file: entered with each path while the file is read; yields a progress callback. Raises
         `InputError` if a file cannot be read or does not fit, `TableNotFoundError` if there is neither a
-        table nor a sort schema, `UsageError` for a sort schema other than the table's, and what
-        `BackPressure.admit` raises, before each commit.
+        table nor a sort schema, `UsageError` for an address and for a sort schema other than the table's, and
+        what `BackPressure.admit` raises, before each commit.
         """
+        for path in paths:
+            check_local(path)
         commit: NextCommit | None = None
         in_one_commit = in_one_commit or self._adding.is_whole
         if self._rejects is not None and self._log.refresh().metadata is None:
