@@ -61,8 +61,8 @@ def rewrites_of(
     the files that go and fragments that arrived since.
 
     nodes_of: the fragments of the pieces in files, by id. piece_of: returns the piece of one fragment; None
-    if rows of fragments are merged, so that what arrived since can't stand for itself. The rows are expected to
-    be the same, as compactions keep rows unless they have expired; the caller compares their numbers.
+    if rows of fragments are merged, so that what arrived since can't stand for itself. The rows are expected
+    to be the same, as compactions keep rows unless they have expired; the caller compares their numbers.
     """
     held = {file.name: nodes_of[file.piece] for file in change.removes}
     gone = {node: file for file in change.removes for node in held[file.name]}
