@@ -166,7 +166,7 @@ class Publisher:
             return []  # What expires may change a merged row, which numbers of rows do not tell.
         try:
             since = self._log.at(state.table_version)
-            if not _columns_of(since).items() <= _columns_of(snapshot).items():
+            if not since.table.stored_names.items() <= table.stored_names.items():
                 return []  # A name that stands for another column changes rows.
             versions = list(versions_between(self._log, since, snapshot))
         except (VersionNotFoundError, OvertakenError):
@@ -219,12 +219,6 @@ class Publisher:
 def only_adds_columns(before: pa.Schema, after: pa.Schema) -> bool:
     """Returns whether a schema is another one with columns after it."""
     return list(after)[: len(before)] == list(before)
-
-
-def _columns_of(snapshot: Snapshot) -> dict[str, str]:
-    """Returns the stored names of the columns by their shown names."""
-    table = snapshot.table
-    return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
 
 
 def _swaps(

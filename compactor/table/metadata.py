@@ -97,6 +97,11 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
             metadata=self.schema.metadata,
         )
 
+    @property
+    def stored_names(self) -> dict[str, str]:
+        """The stored name of each column by the name that users see."""
+        return dict(zip(self.shown_schema.names, self.schema.names, strict=True))
+
     def shown_name(self, stored: str) -> str:
         return dict(self.names).get(stored, stored)
 

@@ -20,7 +20,6 @@ from compactor.errors import (
 from compactor.spark.source.origin import LoadedVersion, Origin
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
-from compactor.table.metadata import TableMetadata
 from compactor.table.snapshot import Snapshot
 from compactor.table.version import Operation
 
@@ -165,13 +164,8 @@ def _happened(log: CommitLog, base: Base, latest: Snapshot) -> str | None:
         before = log.history.at(base.version, latest).table
     except VersionNotFoundError:
         return unknown
-    is_same = _columns(before) == _columns(latest.table)
+    is_same = before.stored_names == latest.table.stored_names
     return None if is_same else _HAPPENED[Operation.ALTER]
-
-
-def _columns(table: TableMetadata) -> dict[str, str]:
-    """Returns the stored column names by shown name."""
-    return dict(zip(table.shown_schema.names, table.schema.names, strict=True))
 
 
 def _is_still_there(log: CommitLog, base: Base, latest: Snapshot) -> bool:
