@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import combinations, pairwise
+from os import PathLike
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -168,9 +168,9 @@ class EntityMergeSpec(Struct, frozen=True, kw_only=True):
         return [pairs for pairs in (self.always, self.never) if isinstance(pairs, str)]
 
 
-def load_spec(path: str | os.PathLike[str]) -> EntityMergeSpec:
+def load_spec(path: str | PathLike[str]) -> EntityMergeSpec:
     """Reads a YAML or JSON file. Raises `ConfigError` naming file, line and field."""
-    return spec_of(Document.read(os.fspath(path)))
+    return spec_of(Document.read(path))
 
 
 def spec_of(document: Document) -> EntityMergeSpec:

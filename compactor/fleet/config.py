@@ -193,7 +193,7 @@ class FleetConfig(Struct, frozen=True, kw_only=True):
         return ConfigError(f"{place}tables[{number}]: {error}")
 
 
-def load_fleet(path: str) -> FleetConfig:
+def load_fleet(path: str | os.PathLike[str]) -> FleetConfig:
     """Reads a file. Raises `ConfigError` naming file, line and key."""
     return _fleet_of(Document.read(path))
 

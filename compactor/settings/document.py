@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -13,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import ConfigError
+from compactor.settings.arguments import checked
 from compactor.settings.mistakes import Place, all_mistakes, shown_place, with_others
 
 _MAX_VALUES: Final = 100_000
@@ -53,14 +55,16 @@ class Document:
         self._lines = lines
 
     @classmethod
-    def read(cls, path: str) -> Self:
+    @checked
+    def read(cls, path: str | PathLike[str]) -> Self:
         """Reads a file. Raises `ConfigError` naming the file, and the line where it is known."""
+        name = fspath(path)
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(f"{path}: {cause}") from None
-        return cls.parse(text, path)
+            raise ConfigError(f"{name}: {cause}") from None
+        return cls.parse(text, name)
 
     @classmethod
     def parse(cls, text: str, name: str) -> Self:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from compactor.errors import ConfigError
+from compactor.entities.spec import load_spec
+from compactor.errors import ConfigError, UsageError
+from compactor.fleet.config import load_fleet
+from compactor.pipelines.config import load_pipeline
 from compactor.settings.document import Document
 from tests.support.wording import refuses
 
@@ -30,3 +37,26 @@ def test_a_key_overrides_one_that_is_merged_into_its_mapping() -> None:
     text = "a: &all {b: 1, c: 1}\nd:\n  - {<<: *all, b: 2}\ne: {<<: *all, b: 3}\n"
     root = Document.parse(text, "a.yaml").root
     assert (root["d"], root["e"]) == ([{"b": 2, "c": 1}], {"b": 3, "c": 1})
+
+
+@pytest.mark.parametrize(
+    ("load", "text"),
+    [
+        (load_spec, "version: 2\ndatasets: [A a]\n"),
+        (
+            load_pipeline,
+            "nodes: {a: {source: {path: a.csv}}, b: {output: {input: a, path: b.csv}}}\n",
+        ),
+        (load_fleet, "tables:\n  - at: a\n"),
+    ],
+    ids=["merge", "pipeline", "fleet"],
+)
+def test_a_file_is_read_by_any_kind_of_path_and_what_is_none_is_refused(
+    tmp_path: Path, load: Callable[[Any], object], text: str
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    assert type(load(path)) is type(load(str(path)))
+    for wrong in (5, None, b"a.yaml"):
+        with refuses(UsageError, "path: "):
+            load(wrong)

@@ -42,9 +42,9 @@ EXAMPLES: Final = {
 
 def load_pipeline(path: str | os.PathLike[str]) -> Pipeline:
     """Reads a file. Raises `ConfigError` naming file and line."""
-    path = os.fspath(path)
-    pipeline = _pipeline_of(Document.read(path))
-    pipeline._path = path
+    document = Document.read(path)
+    pipeline = _pipeline_of(document)
+    pipeline._path = document.name
     return pipeline
 
 
