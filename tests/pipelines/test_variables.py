@@ -188,6 +188,33 @@ def test_a_short_value_is_hidden_only_where_it_stands_alone(
     assert f"/p.json, line 14: node 'b': sort column '{shown}'" in told
 
 
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("CAST('${SECRET}' AS INT)", "'${SECRET}'"),
+        ("CAST('user-${SECRET}' AS INT)", "'user-${SECRET}'"),
+        ('"user ${SECRET}" > 1', "user ${SECRET}"),
+        ("${SECRET} > 1", "'${SECRET}'"),
+        ("${WHERE}", "'${WHERE}'"),
+    ],
+)
+def test_a_short_value_is_hidden_in_the_text_that_it_is_pasted_into(
+    column: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ran: Callable[..., Done],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SECRET", "zqj")
+    monkeypatch.setenv("WHERE", "CAST('zqj' AS INT)")
+    transform = {"transform": {"input": "a", "columns": {"x": column}}}
+    nodes = copying("in.ndjson") | {
+        "t": transform,
+        "p": {"output": {"input": "t", "path": "p.ndjson"}},
+    }
+    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
+    done = ran(str(written(tmp_path, nodes)))
+    assert done.exit_code != 0
+    assert "zqj" not in done.output and shown in done.output
+
+
 @pytest.mark.parametrize("secret", ["nodes", "null", "6", "streaming"])
 def test_an_explanation_in_json_keeps_its_form_whatever_values_are(
     secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]

@@ -109,10 +109,16 @@ class Variables:
                 )
             return self._value(found, place, document, names)
 
-        filled = _REFERENCE.sub(of, value)
-        if names:
-            self._shown[filled] = value
-        return filled
+        def pasted(text: str) -> str:
+            known = len(names)
+            filled = _REFERENCE.sub(of, text)
+            if len(names) > known:
+                self._shown[filled] = text
+            return filled
+
+        for text in _quoted_in(value):
+            pasted(text)
+        return pasted(value)
 
     def _value(
         self, found: re.Match[str], place: Place, document: Document, names: list[str]
@@ -128,12 +134,14 @@ class Variables:
                 f"${{{name}:-value}}",
             )
         names.append(name)
-        # SQL is also shown in another form, which has its texts and quoted names.
-        quoted = ("".join(found) for found in _QUOTED.findall(value))
-        for part in (value, *quoted):
-            if len(part) >= _MIN_HIDDEN:
-                self._shown.setdefault(part, f"${{{name}}}")
+        for part in (value, *_quoted_in(value)):
+            self._shown.setdefault(part, f"${{{name}}}")
         return value
+
+
+def _quoted_in(text: str) -> list[str]:
+    """Returns the texts and quoted names in SQL, which is also shown in another form with these."""
+    return ["".join(found) for found in _QUOTED.findall(text)]
 
 
 def _spellings(value: str) -> set[str]:
