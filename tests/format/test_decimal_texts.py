@@ -35,6 +35,21 @@ def test_every_decimal_is_read_as_it_was_written(column: tuple[pa.DataType, list
 
 
 @pytest.mark.parametrize(
+    ("dtype", "texts"),
+    [
+        (pa.decimal128(20, 10), ["0.0000000000", "0.0000000012", "-0.0000000012", "1.2000000000"]),
+        (pa.decimal64(9, 7), ["0.0000000", "0.0000001", "-0.0000001"]),
+        (pa.decimal128(5, -3), ["0", "12000", "-12000"]),
+        (pa.decimal256(76, 76), [f"0.{'0' * 76}", f"0.{'0' * 75}1", f"-0.{'0' * 74}12"]),
+    ],
+)
+def test_a_decimal_is_written_without_an_exponent(dtype: pa.DataType, texts: list[str]) -> None:
+    array = decimals_of(pa.array([*texts, None]), dtype)
+    with decimal.localcontext(prec=1):
+        assert decimal_texts(array).to_pylist() == [*texts, None]
+
+
+@pytest.mark.parametrize(
     ("text", "dtype"),
     [("1000", pa.decimal32(3, 0)), ("9" * 39, pa.decimal128(38, 0)), ("1.5", pa.decimal128(38, 0))],
 )

@@ -10,8 +10,12 @@ import decimal
 import re
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import types as pt
+
+from lsm_fragment import compute as pc
+from lsm_fragment.arrays.moves import keep, replaced, take
 
 _MAX_DIGITS: Final = {32: 9, 64: 18, 128: 38, 256: 76}
 _TYPES: Final = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
@@ -56,17 +60,29 @@ def text_of(unscaled: int, scale: int) -> str:
 
 
 def decimal_texts(array: pa.Array) -> pa.Array:
-    """Converts decimals to large strings; nulls stay null."""
+    """Converts decimals to large strings, without exponents unless the scale has more digits than the width;
+    nulls stay null."""
     dtype = array.type
     assert pt.is_decimal(dtype), f"not decimals: {dtype}"
     if abs(dtype.scale) <= _MAX_DIGITS[dtype.bit_width]:
-        return array.cast(pa.large_string())
+        return _without_exponents(array.cast(pa.large_string()))
     valid = array.is_valid().to_pylist()
     texts = [
         text_of(unscaled_at(array, row), dtype.scale) if is_there else None
         for row, is_there in enumerate(valid)
     ]
     return pa.array(texts, pa.large_string())
+
+
+def _without_exponents(texts: pa.Array) -> pa.Array:
+    """Writes out what Arrow writes with an exponent, such as 0E-10."""
+    has_exponent = np.asarray(pc.and_kleene(texts.is_valid(), pc.match_substring(texts, "E")))
+    if not has_exponent.any():
+        return texts
+    short = keep(texts, has_exponent).dictionary_encode()
+    distinct = [format(decimal.Decimal(text), "f") for text in short.dictionary.to_pylist()]
+    written = take(pa.array(distinct, pa.large_string()), np.asarray(short.indices))
+    return replaced(texts, has_exponent, written)
 
 
 def decimal_floats(array: pa.Array, dtype: pa.DataType) -> pa.Array:
