@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from compactor.common.counts import counted
 from compactor.entities.cluster_figures import for_rules
 from compactor.entities.entities import Entities
-from compactor.entities.links import BY_PAIR, Ties, link_text, shared_values
+from compactor.entities.links import Ties, link_text, shared_values
 from compactor.entities.matching import Aside, part_of, values_of_rules
 from compactor.entities.pairs import Pairs
 from compactor.entities.rule_figures import cut as shown_value
@@ -76,14 +76,11 @@ class Cluster(NamedTuple):
     aside: Sequence[Aside]
 
     def tie(self) -> str:
-        """Returns the first pair that must not be one, and the path between the two.
-
-        Raises `UsageError` if pairs alone tie them, which no value and no rule mends.
-        """
+        """Returns the first pair that must not be one, and the path between the two. Raises as
+        `_always_joined` does."""
+        self._always_joined()
         one, other = self.pairs.never[0]
         path = Ties(self.spec, self.datasets, self.pairs.always, self.aside).path(one, other) or []
-        if path and all(link.rule == BY_PAIR for link in path):
-            raise _contradiction(self.names[path[0].entity], self.names[path[0].other])
         links = (
             f"{self.names[link.entity]} = {self.names[link.other]} by {link_text(self.spec, link)}"
             for link in path
@@ -91,30 +88,38 @@ class Cluster(NamedTuple):
         return f"{self.names[one]} and {self.names[other]} would become one ({'; '.join(links)})"
 
     def divided(self) -> tuple[I64, CutFigures]:
-        """Returns the first entity of each one's new cluster. Shape (entities,)."""
-        count = len(self.names)
-        forest = _Forest(count, self.pairs.never)
-        figures = CutFigures(clusters=1)
+        """Returns the first entity of each one's new cluster. Shape (entities,). Raises as `_always_joined`
+        does."""
+        forest, figures = self._always_joined(), CutFigures(clusters=1)
         for rule, value, left, right in self._values():
             for one, other in forest.join(left, right):
-                ends = self.names[one], self.names[other]
-                if rule == BY_PAIR:
-                    raise _contradiction(*ends)
                 if self._is_mirrored(rule) and other < one:
                     continue  # comes the other way round, too
                 figures.links += 1
                 if len(figures.first) < SHOWN_CUTS:
                     name = rule_text(self.spec.rules[rule])
+                    ends = self.names[one], self.names[other]
                     figures.first.append(CutLink(name, shown_value(value), *ends))
-        return np.array([forest.root(number) for number in range(count)], np.int64), figures
+        roots = [forest.root(number) for number in range(len(self.names))]
+        return np.array(roots, np.int64), figures
+
+    def _always_joined(self) -> _Forest:
+        """Returns the entities joined by `always`. Raises `UsageError` if these links alone tie a pair that
+        must not be one, which no value and no rule mends."""
+        forest = _Forest(len(self.names), self.pairs.never)
+        for one, other in self.pairs.always:
+            if any(forest.join([one], [other])):
+                raise UsageError(
+                    f"always: {self.names[one]} and {self.names[other]} cannot be one, because never keeps "
+                    "them or others that are one with them apart: leave one of the pairs out"
+                )
+        return forest
 
     def _is_mirrored(self, rule: int) -> bool:
         return self.spec.rules[rule].left == self.spec.rules[rule].right
 
     def _values(self) -> Iterator[tuple[int, str, list[int], list[int]]]:
         """Yields rule, value and the entities on both sides, strongest first."""
-        for one, other in self.pairs.always:
-            yield BY_PAIR, "null", [one], [other]
         values = values_of_rules(self.spec, self.datasets, aside=self.aside)
         for rule, sides in enumerate(values):
             shared = shared_values(*sides)
@@ -155,13 +160,6 @@ def kept_apart(
         labels[members] = members[new]
         figures.add(cut)
     return labels, figures
-
-
-def _contradiction(one: str, other: str) -> UsageError:
-    return UsageError(
-        f"always: {one} and {other} cannot be one, because never keeps them or others that are one with them "
-        "apart: leave one of the pairs out"
-    )
 
 
 def tied(never: Sequence[tuple[int, int]], labels: I64 | Mapping[int, int]) -> list[int]:

@@ -106,8 +106,17 @@ def test_pairs_of_entities_that_do_not_exist_have_no_effect_and_are_told(tmp_pat
         {"always": [["a2", "b3"]], "never": [["b3", "a2"]], "on_never": "cut"},
         {"always": [["a2", "b3"]], "never": [["b3", "a2"]]},
         {"always": [["b3", "a2"], ["b3", "a1"]], "never": [["a1", "a2"]], "on_never": "cut"},
+        {"always": [["a1", "b2"]], "never": [["a1", "b2"]]},
+        {"always": [["b3", "a2"], ["b3", "a1"]], "never": [["a1", "b1"], ["a1", "a2"]]},
     ],
-    ids=["itself", "both", "both of refuse", "through another"],
+    ids=[
+        "itself",
+        "both",
+        "both of refuse",
+        "through another",
+        "and a rule",
+        "and a rule elsewhere",
+    ],
 )
 def test_pairs_that_contradict_each_other_are_refused(
     tmp_path: Path, pairs: dict[str, Any]
