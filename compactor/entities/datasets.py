@@ -124,7 +124,7 @@ def _is_inside(place: str, folder: str) -> bool:
     """Returns whether a place is in a folder, at any depth."""
     if _is_remote(place) or _is_remote(folder):
         return place.startswith(f"{folder.rstrip('/')}/")
-    return Path(_local(folder)).resolve() in Path(_local(place)).resolve().parents
+    return _real(folder) in _real(place).parents
 
 
 def check_not_over(spec: EntityMergeSpec, folder: str, outputs: Mapping[str, str]) -> None:
@@ -161,14 +161,13 @@ def _would_be(name: str, place: str | None, folder: str, path: str) -> bool:
     place: of the dataset, if its source says so.
     """
     if place is None:
-        if _is_remote(folder) or Path(path).resolve().parent != Path(_local(folder)).resolve():
+        if _is_remote(folder) or _real(path).parent != _real(folder):
             return False
         return _stem(Path(path).name) == name
     if not _is_remote(place) and glob.has_magic(pattern := _local(place)):
-        parts = Path(pattern).parts
-        known = next(n for n, part in enumerate(parts) if glob.has_magic(part))
-        wanted = (*Path(*parts[:known]).resolve().parts, *parts[known:])
-        given = (*Path(path).parent.resolve().parts, Path(path).name)
+        folder, wildcards = _divided(pattern)
+        wanted = (*_real(folder).parts, *wildcards)
+        given = (*_real(str(Path(path).parent)).parts, Path(path).name)
         return len(given) == len(wanted) and all(map(fnmatch.fnmatchcase, given, wanted))
     return _same(place, path)
 
@@ -179,7 +178,13 @@ def _same(one: str, other: str) -> bool:
     paths = [Path(_local(place)) for place in (one, other)]
     if all(path.exists() for path in paths):
         return paths[0].samefile(paths[1])
-    return paths[0].resolve() == paths[1].resolve()
+    return _real(one) == _real(other)
+
+
+def _real(place: str) -> Path:
+    """Returns a local path without links. Those that go round in circles stay; `Path.resolve` fails there, up
+    to Python 3.12."""
+    return Path(os.path.realpath(_local(place)))
 
 
 def _is_remote(address: str) -> bool:
@@ -242,8 +247,16 @@ def _matching(name: str, place: str) -> list[Located] | None:
     if not glob.has_magic(pattern) or (not is_stored and os.path.lexists(pattern)):
         return None
     if not is_stored:
+        _stat(name, _divided(pattern)[0], may_be_absent=True)
         return [_there(name, path) for path in matching_paths(pattern)]
     return [at for file in matching_paths(pattern) if (at := _remote(name, file)) is not None]
+
+
+def _divided(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """Returns the folder of a pattern, and the parts of the path from the first wildcard on."""
+    parts = Path(pattern).parts
+    known = next(n for n, part in enumerate(parts) if glob.has_magic(part))
+    return str(Path(*parts[:known])), parts[known:]
 
 
 def _there(name: str, path: str) -> Located:

@@ -82,6 +82,34 @@ def test_nothing_at_its_place_is_not_there(tmp_path: Path) -> None:
     assert locate(spec(*names, sources=places), str(tmp_path)) == [None] * 4
 
 
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"sources": {"A": "loop"}}, []),
+        ({"sources": {"A": "loop/a.ndjson"}}, []),
+        ({"sources": {"A": "loop/*.ndjson"}}, []),
+        ({"sources": {"A": "loop/*.ndjson"}}, ["--ndjson", "out.ndjson"]),
+        ({"always": "loop/pairs.csv"}, ["--ndjson", "out.ndjson"]),
+        ({}, ["--datasets", "loop"]),
+    ],
+)
+def test_links_that_go_round_in_circles_are_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    settings: dict[str, object],
+    options: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {"A": A})
+    Path("loop").symlink_to("back")
+    Path("back").symlink_to("loop")
+    Path("s.json").write_text(json.dumps({"version": 2, "datasets": ["A a"], **settings}))
+    assert command(["entity-merge", "s.json", "--output", "table", *options]) in (2, 3, 4)
+    says(capsys.readouterr().err)
+    assert not Path("table").exists()
+
+
 def test_a_folder_of_datasets_has_to_be_there(tmp_path: Path) -> None:
     with refuses(UsageError):
         locate(spec("A a"), str(tmp_path / "nowhere"))
