@@ -201,7 +201,7 @@ class EntityMerge:
         target = self._target
         if target.store is None or target.log is None or report.waiting_for:
             return report
-        after = target.state_after(self._spec, report)
+        after = target.state_after(self._run, report)
         batches = self._batches()
         if batches is None:
             report.version = target.remember(after) or report.version
@@ -215,7 +215,7 @@ class EntityMerge:
             batches,
             SORT,
             OPTIONS,
-            adding=Adding(amend=target.amending(after, memo)),
+            adding=Adding(amend=target.amending(after, batches.schema.names, memo)),
         ).version
         target.forget()
         return report

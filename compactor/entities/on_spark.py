@@ -125,7 +125,7 @@ class SparkEntityMerge:
             found = self._find(jobs, context)
             target = self._target
             if target.store is not None and not dry_run:
-                after = target.state_after(self._spec, self.report)
+                after = target.state_after(self._asked, self.report)
                 if not found.rows:
                     self.report.version = target.remember(after) or self.report.version
                 else:

@@ -109,7 +109,7 @@ def write_clusters(
         for entry in said["entries"]
     ]
     return commit_fragments(
-        target.log, target.snapshot, final, entries, amend=target.amending(after)
+        target.log, target.snapshot, final, entries, amend=target.amending(after, schema.names)
     ).version
 
 

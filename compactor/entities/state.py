@@ -4,11 +4,11 @@ commit."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from compactor.common.plain_values import plain_dict
 from compactor.entities.entities import WRITTEN
@@ -18,6 +18,7 @@ from compactor.errors import CompactorError, DataError, UsageError
 from compactor.rows.bounded_keys import KEY_OF
 from compactor.table.metadata import COUNTER, TableMetadata
 from lsm_fragment.errors import cause_of
+from lsm_fragment.names import names_text
 
 _NAME: Final = "entity_merge"
 _NEXT: Final = f"{COUNTER}{_NAME}"
@@ -37,6 +38,8 @@ class State:
     numbers: tuple[int, ...] = ()
     """Number of each dataset, which it keeps wherever it stands, and which no other dataset ever gets."""
     next_number: int = 0
+    columns: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Stored name of each column that rows have been written with since the last full run."""
     report: tuple[str, ...] = field(default=(), compare=False)
     """Lines about the last run that committed, which `compactor report` shows."""
 
@@ -64,6 +67,7 @@ class State:
                 next_updated=int(following["updated"]),
                 numbers=tuple(map(int, value["numbers"])),
                 next_number=int(following["number"]),
+                columns=dict(value["columns"]),
                 report=tuple(map(str, value["report"])),
             )
         except (ValueError, TypeError, KeyError) as error:
@@ -80,12 +84,15 @@ class State:
             return ()
         return () if state is None else state.report
 
-    def put_into(self, metadata: TableMetadata) -> TableMetadata:
-        value = plain_dict(self)
+    def put_into(self, metadata: TableMetadata, written: Iterable[str] = ()) -> TableMetadata:
+        """Returns the metadata with this state. written: columns of the rows that come with it."""
+        stored = metadata.stored_names
+        columns = {**self.columns, **{name: stored[name] for name in written}}
+        value = plain_dict(replace(self, columns=columns))
         following = {name: value.pop(f"next_{name}") for name in ("updated", "number")}
         mine = {_NAME: json.dumps(value), _NEXT: json.dumps(following), KEY_OF: ID}
         remembered = {**dict(metadata.remembered), **mine}
-        return replace(metadata, remembered=tuple(remembered.items()))
+        return structs.replace(metadata, remembered=tuple(remembered.items()))
 
 
 def numbers_of(
@@ -123,6 +130,19 @@ def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) 
         if places.get(new.name, place) != place:
             old = repr(before[place].name) if place < len(before) else "none"
             raise _refused(url, f"{new.name!r} stands where {old} was in the last run")
+
+
+def check_columns(before: State, metadata: TableMetadata, url: str) -> None:
+    """Raises `UsageError` if rows written now would have other columns than those that stay as they are."""
+    stored = metadata.stored_names
+    changed = [name for name, known in before.columns.items() if stored.get(name) != known]
+    if changed:
+        raise UsageError(
+            f"{url}: columns that a run wrote were renamed, dropped or redacted since: "
+            f"{names_text(changed)}; rows of new and changed entities would have them, and others not: name "
+            "renamed columns as before, or run with --full, which writes every entity anew, with all "
+            "properties"
+        )
 
 
 def _refused(url: str, what: str) -> UsageError:

@@ -17,7 +17,7 @@ from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.memo import Memo, from_bytes, to_pieces
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import EntityMergeSpec
-from compactor.entities.state import State, check_datasets, numbers_of
+from compactor.entities.state import State, check_columns, check_datasets, numbers_of
 from compactor.errors import (
     CommitConflictError,
     DataError,
@@ -105,6 +105,7 @@ class Target:
         report.missing_datasets = tuple(absent)
         if self.before is not None and not run.full:
             check_datasets(self.before.datasets, spec.datasets, self.url)
+            check_columns(self.before, self.snapshot.table, self.url)
         self._numbers = numbers_of(self.before, spec.datasets, full=run.full)
         if not spec.ignore_non_existent_datasets:
             report.waiting_for = tuple(name for name in spec.initial_datasets if name in absent)
@@ -112,7 +113,8 @@ class Target:
             check_gone(self.before, spec.datasets, located, run)
         return located, report
 
-    def state_after(self, spec: EntityMergeSpec, report: EntityMergeReport) -> State:
+    def state_after(self, run: EntityRun, report: EntityMergeReport) -> State:
+        spec, before = run.spec, self.before
         names = (dataset.name for dataset in spec.datasets)
         found = tuple(name for name in names if name not in report.missing_datasets)
         lines = (report.summary, *report.lines())
@@ -122,20 +124,22 @@ class Target:
             next_updated=report.next_updated,
             numbers=self._numbers[0],
             next_number=self._numbers[1],
+            columns={} if before is None or run.full else before.columns,
             report=lines,
         )
 
-    def amending(self, after: State, memo: str | None = None) -> Amend:
+    def amending(self, after: State, columns: Sequence[str], memo: str | None = None) -> Amend:
         """Returns the amendment that stores state `after` with a commit of rows.
 
-        memo: key of what the next run has to know of the rows.
+        columns: of the rows. memo: key of what the next run has to know of the rows.
 
         The amendment raises `CommitConflictError` if another run has committed meanwhile.
         """
 
         def amend(latest: Snapshot, changes: Changes) -> Changes:
             self._check_unchanged(latest)
-            metadata = self._retaining(after.put_into(changes.metadata or latest.table))
+            table = changes.metadata or latest.table
+            metadata = self._retaining(after.put_into(table, columns))
             return Changes(
                 operation=changes.operation,
                 adds=changes.adds,
@@ -213,7 +217,9 @@ class Target:
 
     def _check_unchanged(self, latest: Snapshot) -> None:
         if State.of(latest.metadata, self.url) != self.before:
-            raise CommitConflictError(
-                f"{self.url}: another entity merge wrote to it meanwhile; this one wrote nothing: run it "
-                "again"
-            )
+            happened = "another entity merge wrote to it meanwhile; this one"
+        elif self.before and latest.table.stored_names != self.snapshot.table.stored_names:
+            happened = "its columns were altered meanwhile; this run"
+        else:
+            return
+        raise CommitConflictError(f"{self.url}: {happened} wrote nothing: run it again")

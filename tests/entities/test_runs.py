@@ -292,18 +292,44 @@ class TestTables:
         call = ["entity-merge", str(tmp_path / "s.json"), "--datasets", str(tmp_path)]
         assert command([*call, "--output", table]) == 2
 
-    def test_what_is_remembered_outlives_changes_of_columns(
-        self, store: MemoryStore, tmp_path: Path
+    @pytest.mark.parametrize(
+        "alteration",
+        [
+            Alteration(renames={"k": "key"}),
+            Alteration(drops=["k"]),
+            Alteration(redacts=["k"]),
+            Alteration(renames={"$ids": "k", "k": "$ids"}),
+        ],
+        ids=["renamed", "dropped", "redacted", "swapped"],
+    )
+    def test_rows_of_old_and_new_columns_do_not_mix(
+        self, store: MemoryStore, tmp_path: Path, alteration: Alteration
     ) -> None:
-        alter_table(CommitLog(store), Alteration(renames={"k": "key"}))
-        chosen = spec("A a", "B b", equality=ON_K)
-        assert run(chosen, store, tmp_path).unchanged == 3
+        log, chosen = CommitLog(store), spec("A a", "B b", equality=ON_K)
         write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
-        run(chosen, store, tmp_path)
+        alter_table(log, alteration)
+        version = log.refresh().version
+        with refuses(UsageError, "k"):
+            run(chosen, store, tmp_path)
+        assert log.refresh().version == version
+        if "$ids" in alteration.renames:
+            return
+        run(chosen, store, tmp_path, full=True)
         assert by_id(rows(store))["0|a2|1|b1"] == {
             "_id": "0|a2|1|b1", "$ids": ["a2", "b1"], "k": [2, 2],
         }  # fmt: skip
-        alter_table(CommitLog(store), Alteration(drops=["$signature"]))
+        if alteration.renames:  # what no run writes any more may go
+            alter_table(log, Alteration(drops=["key"]))
+        assert run(chosen, store, tmp_path).unchanged == 2
+
+    def test_what_is_remembered_outlives_changes_of_columns(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        log, chosen = CommitLog(store), spec("A a", "B b", equality=ON_K)
+        alter_table(log, Alteration(renames={"k": "key"}))
+        alter_table(log, Alteration(renames={"key": "k"}, order=["k"]))
+        assert run(chosen, store, tmp_path).unchanged == 3
+        alter_table(log, Alteration(drops=["$signature"]))
         with refuses(UsageError):
             run(chosen, store, tmp_path)
 
@@ -383,6 +409,19 @@ class TestTables:
         with pytest.raises(CommitConflictError):
             slow.run()
         assert rows(store) == expected
+
+    @pytest.mark.parametrize("full", [False, True])
+    def test_columns_that_are_altered_meanwhile_are_a_conflict(
+        self, store: MemoryStore, tmp_path: Path, full: bool
+    ) -> None:
+        chosen = spec("A a", "B b", equality=ON_K)
+        write(tmp_path, {"B": [{"_id": "b1", "k": 2}]})
+        slow = EntityMerge(
+            EntityRun(spec=chosen, store=store, folder=str(tmp_path), allow_changes=True, full=full)
+        )
+        alter_table(CommitLog(MemoryStore(store.objects)), Alteration(renames={"k": "key"}))
+        with refuses(CommitConflictError):
+            slow.run()
 
     def test_a_compaction_meanwhile_disturbs_nobody(
         self, store: MemoryStore, tmp_path: Path
