@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 import pyarrow as pa
-from msgspec.structs import replace
 
 from compactor.cli.display import status
 from compactor.cli.entity_links import asked_of, check_only_explains, print_explanation

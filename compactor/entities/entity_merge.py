@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
+from pydantic import SkipValidation
 
 from compactor.common.clock import Clock, SystemClock, random_id
+from compactor.common.counts import counted
 from compactor.entities.breaker import check_ended
 from compactor.entities.cluster_figures import (
     ClusterFigures,
@@ -57,8 +59,10 @@ from compactor.entities.same_ids import SameIdError
 from compactor.entities.spec import EntityMergeSpec, Identity
 from compactor.entities.stable import COLUMNS, Histories, Lineage, stable_ids
 from compactor.entities.target import OPTIONS, SORT, Target
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, UsageError
 from compactor.read.scan import scan
+from compactor.settings.arguments import with_checks
+from compactor.settings.messages import shown
 from compactor.write.ingest import Adding, ingest_batches
 
 
@@ -144,9 +148,10 @@ class _Outcome(Struct, frozen=True):
     is_partial: bool
 
 
+@with_checks
 def merged_batches(
     spec: EntityMergeSpec,
-    inputs: Sequence[Iterable[pa.RecordBatch]],
+    inputs: Sequence[SkipValidation[Iterable[pa.RecordBatch]]],
     connect: Components = components,
     charge: Charge = unlimited,
 ) -> EntityBatches:
@@ -156,16 +161,30 @@ def merged_batches(
     charge: called with the size of columns held to the end; the merge needs about `COPIES` times that.
     Raises the errors of `merge_entities` and `charge`, and `InputError` for rows without an `_id`.
     """
-    pairs = zip(spec.datasets, inputs, strict=True)
+    if len(inputs) != len(spec.datasets):
+        raise UsageError(
+            f"inputs: {counted(len(inputs), 'input')} for {counted(len(spec.datasets), 'dataset')}: give one "
+            "for each, in the order of the spec"
+        )
     ids = dict(spec.ids)
     datasets = [
-        read_batches(batches, dataset.name, charge, ids.get(dataset.name, ()))
-        for dataset, batches in pairs
+        read_batches(_batches_of(batches, number), name, charge, ids.get(name, ()))
+        for number, ((name, _alias), batches) in enumerate(zip(spec.datasets, inputs, strict=True))
     ]
     merged = merge_entities(spec, datasets, connect)
     clusters = merged.clusters
     changes = difference(clusters.ids, clusters.deleted, clusters.signatures, NOTHING_WRITTEN)
     return merged.batches(changes, 0)
+
+
+def _batches_of(given: object, number: int) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of an input. Raises `UsageError` for what are none."""
+    for batch in given if isinstance(given, Iterable) else (given,):
+        if batch is given or not isinstance(batch, pa.RecordBatch):
+            raise UsageError(
+                f"inputs.{number}: expected an iterable of record batches, got {shown(batch)}"
+            )
+        yield batch
 
 
 class EntityMerge:
@@ -174,6 +193,7 @@ class EntityMerge:
     A single commit publishes the rows together with the state for the next run.
     """
 
+    @with_checks
     def __init__(
         self,
         run: EntityRun,
@@ -194,12 +214,13 @@ class EntityMerge:
     def run(self) -> EntityMergeReport:
         """Writes what changed.
 
-        Raises `CommitConflictError` if another run has committed meanwhile, and the errors of `look`; then
-        nothing is written.
+        Raises `UsageError` without a table, `CommitConflictError` if another run has committed meanwhile, and
+        the errors of `look`; then nothing is written.
         """
-        report = self._found()
         target = self._target
-        if target.store is None or target.log is None or report.waiting_for:
+        store, log = target.written_to()
+        report = self._found()
+        if report.waiting_for:
             return report
         after = target.state_after(self._run, report)
         batches = self._batches()
@@ -209,8 +230,8 @@ class EntityMerge:
         self._on_progress("writing")
         memo = self._remembered()
         report.version = ingest_batches(
-            target.store,
-            target.log,
+            store,
+            log,
             target.snapshot,
             batches,
             SORT,
@@ -295,18 +316,21 @@ class EntityMerge:
         rows = link_rows(self._spec, merged.datasets, found.labels, found.pairs.always, found.aside)
         return (shown_links(self._spec, batch) for batch in rows)
 
-    def explain(self, asked: Sequence[str]) -> Explanation:
+    @with_checks
+    def explain(self, asked: Iterable[str]) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
 
         Raises `UsageError` for unknown entities, and the errors of `look`.
         """
+        wanted = tuple(asked)
+        texts = texts_of_asked(self._spec, wanted)
         located, report = self._target.begin(self._run)
         check_explained(report)
         datasets = self._read(located)
         charge = self._memory.charging("values of rules")
         found = connected(self._spec, datasets, self._connect, charge, explains=True)
-        names = names_in(self._spec, datasets, texts_of_asked(self._spec, asked))
-        numbers = asked_in(self._spec, names, asked)
+        names = names_in(self._spec, datasets, texts)
+        numbers = asked_in(self._spec, names, wanted)
         return explain(self._spec, datasets, found, numbers)
 
     def _whole(

@@ -126,7 +126,9 @@ def check_explained(report: EntityMergeReport) -> None:
 
 def texts_of_asked(spec: EntityMergeSpec, asked: Sequence[str]) -> list[str]:
     """Returns the texts that may name the entities asked for: each as it stands, and the possible first
-    members of a composite id."""
+    members of a composite id. Raises `UsageError` unless one or two are asked for."""
+    if not 1 <= len(asked) <= 2:
+        raise UsageError(f"asked: {counted(len(asked), 'entity', 'entities')}: name one, or two")
     texts = (text for each in asked for text in (each, *_first_members(spec, each)))
     return list(dict.fromkeys(texts))
 

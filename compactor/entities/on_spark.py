@@ -19,12 +19,13 @@ Whole entities travel at most twice, the second time only those of changed clust
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from msgspec.structs import replace
+from pydantic import NonNegativeInt
 
 from compactor.common.clock import Clock, SystemClock, random_id
 from compactor.entities.breaker import check_ended
@@ -72,6 +73,7 @@ from compactor.entities.tasks.context import (
     Partition,
 )
 from compactor.read.scan_pieces import pieces_of
+from compactor.settings.arguments import with_checks
 from compactor.spark.session import SparkOptions, check_shuffles, staging_place
 from compactor.spark.shuffle.exchange import ByKeys
 from compactor.spark.shuffle.jobs import Done, Jobs
@@ -89,12 +91,13 @@ _CONNECTOR: Final = SparkConnector()
 class SparkEntityMerge:
     """One run of an entity merge into a table, with the same result as `EntityMerge`."""
 
+    @with_checks
     def __init__(
         self,
         run: EntityRun,
         *,
         connector: Connector = _CONNECTOR,
-        one_task_bytes: int | None = None,
+        one_task_bytes: NonNegativeInt | None = None,
         clock: Clock | None = None,
     ) -> None:
         """connector: finds components that one task cannot, in at most `one_task_bytes` (default: the memory
@@ -109,22 +112,28 @@ class SparkEntityMerge:
         self._target = Target(run.store, run.tombstone_retention_seconds)
         self._located, self.report = self._target.begin(run)
 
+    @with_checks
     def run(
         self,
-        spark: SparkSession,
+        spark: Any,
         options: SparkOptions = _DEFAULTS,
         on_links: OnLinks | None = None,
         *,
         dry_run: bool = False,
     ) -> EntityMergeReport:
         """Writes what changed, unless it is a dry run, then calls `on_links` with the links in the schema
-        `LINKS`. On `CompactorError` nothing is written."""
+        `LINKS`. On `CompactorError` nothing is written.
+
+        spark: a `SparkSession`. Raises `UsageError` without a table, unless it is a dry run.
+        """
+        target = self._target
+        if not dry_run:
+            target.written_to()
         if self.report.waiting_for:
             return self.report
         with self._begun(spark, options) as (jobs, context):
             found = self._find(jobs, context)
-            target = self._target
-            if target.store is not None and not dry_run:
+            if not dry_run:
                 after = target.state_after(self._asked, self.report)
                 if not found.rows:
                     self.report.version = target.remember(after) or self.report.version
@@ -139,19 +148,21 @@ class SparkEntityMerge:
                 on_links(Gathering(jobs, known, found.homes).links(found.labels, self._pairs))
         return self.report
 
+    @with_checks
     def explain(
-        self, asked: Sequence[str], spark: SparkSession, options: SparkOptions = _DEFAULTS
+        self, asked: Iterable[str], spark: Any, options: SparkOptions = _DEFAULTS
     ) -> Explanation:
         """Explains what ties an entity to its cluster, or two entities, even in a cluster that is too large.
 
         Raises `UsageError` for unknown entities, and the errors of `run`.
         """
         check_explained(self.report)
-        with self._begun(spark, options, texts_of_asked(self._spec, asked)) as (jobs, context):
+        wanted = tuple(asked)
+        with self._begun(spark, options, texts_of_asked(self._spec, wanted)) as (jobs, context):
             values = self._settle(jobs, context)
             homes = {} if values is None else homes_of(values)
             names = self._named(context, values)
-            nodes = asked_in(self._spec, names, asked)
+            nodes = asked_in(self._spec, names, wanted)
             assert values is not None
             self._count_values(values)
             labels = self._labels(jobs, context, homes, values, tuple(nodes))

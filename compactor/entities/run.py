@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
 
-from msgspec import Struct
+from pydantic import AllowInfNan, PositiveInt
 
 from compactor.entities.spec import EntityMergeSpec
 from compactor.stores.base import Store
@@ -13,21 +15,22 @@ StepProgress = Callable[[str], None]
 """Called with the name of each step as it starts."""
 
 
-class EntityRun(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityRun:
     """The inputs, the output table and the options of a run."""
 
     spec: EntityMergeSpec
     store: Store | None
-    """Store of the table; None only for a dry run without a table."""
+    """Store of the table; None only for what writes nothing."""
     folder: str = "."
     """Folder of datasets not listed in `spec.sources`."""
     full: bool = False
     """Rewrites every entity, with the current list of datasets."""
     allow_changes: bool = False
     """Allows a dataset to be gone, and any share of the table's entities to be replaced or deleted."""
-    tombstone_retention_seconds: float | None = None
+    tombstone_retention_seconds: Annotated[float, AllowInfNan(True)] | None = None
     """How long replaced ids stay in the table; `math.inf` for ever; None: as the table has it."""
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: PositiveInt | None = None
     """Memory limit for entities, in this process or per Spark task, checked while reading. None means no
     limit in this process, and 1 GiB in a task."""
     on_progress: StepProgress = lambda _what: None

@@ -28,7 +28,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 from msgspec import Struct
@@ -86,6 +86,7 @@ def connected_components(
         return work.labelled()
 
 
+@runtime_checkable
 class Connector(Protocol):
     """A way to find connected components in DataFrames."""
 

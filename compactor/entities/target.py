@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -48,27 +48,22 @@ SORT: Final = (
 """The key, the sequence of the row policy, and what a time to live measures."""
 
 
-def _is_retention(given: Any) -> bool:
-    return isinstance(given, int | float) and (given == math.inf or 1 <= given <= MAX_TTL_SECONDS)
-
-
 class Target:
     """The table of one run. Concurrent compactions may change it, but no other run of a merge."""
 
     def __init__(
         self, store: Store | None, tombstone_retention_seconds: float | None = None
     ) -> None:
-        """store: None only for a dry run without a table. tombstone_retention_seconds: as of `EntityRun`.
+        """store, tombstone_retention_seconds: as of `EntityRun`.
 
         Raises `UsageError` for a retention that no table can hold.
         """
-        given = tombstone_retention_seconds
-        if given is not None and not _is_retention(given):
+        given = self._retention_seconds = tombstone_retention_seconds
+        if not (given is None or given == math.inf or 1 <= given <= MAX_TTL_SECONDS):
             raise UsageError(
                 f"tombstone_retention_seconds: must be a number of 1 to {MAX_TTL_SECONDS}, or inf, not "
-                f"{given!r}"
+                f"{given:g}"
             )
-        self._retention_seconds = tombstone_retention_seconds
         self.store = store
         self.log = None if store is None else CommitLog(store)
         self.snapshot = Snapshot.empty() if self.log is None else self.log.refresh()
@@ -112,6 +107,14 @@ class Target:
         if self.before is not None and not report.waiting_for:
             check_gone(self.before, spec.datasets, located, run)
         return located, report
+
+    def written_to(self) -> tuple[Store, CommitLog]:
+        """Returns the table's store and log. Raises `UsageError` for a run without a table."""
+        if self.store is None or self.log is None:
+            raise UsageError(
+                "store: None is for a dry run or an explanation: name the store of the table to write"
+            )
+        return self.store, self.log
 
     def state_after(self, run: EntityRun, report: EntityMergeReport) -> State:
         spec, before = run.spec, self.before

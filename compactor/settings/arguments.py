@@ -30,6 +30,22 @@ _CONFIG: Final = ConfigDict(
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Wraps a function of a table as `with_checks` does; its errors name settings as tables do."""
+    call = with_checks(function)
+
+    @functools.wraps(function)
+    def named(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return call(*args, **kwargs)
+        except CompactorError as error:
+            # `message` keeps the keys, so that a command that called the function can show its flags.
+            error.reword(lambda message: message.named(in_python))
+            raise
+
+    return named
+
+
+def with_checks(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wraps the function so that an argument that violates its annotation raises `UsageError` with its name.
 
     Missing and unknown arguments raise Python's own `TypeError`.
@@ -50,12 +66,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, check in checks().items():
             if name in given.arguments:
                 given.arguments[name] = check(given.arguments[name])
-        try:
-            return function(*given.args, **given.kwargs)
-        except CompactorError as error:
-            # `message` keeps the keys, so that a command that called the function can show its flags.
-            error.reword(lambda message: message.named(in_python))
-            raise
+        return function(*given.args, **given.kwargs)
 
     return call
 
@@ -69,6 +80,8 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
 
     @functools.cache
     def adapter() -> TypeAdapter[Any]:
+        if is_dataclass(hint):  # Pydantic takes no configuration for one alone.
+            return TypeAdapter(hint | None, config=_CONFIG)
         return TypeAdapter(tuple[str, ...] if takes_names else hint, config=_CONFIG)
 
     def check(value: object) -> Any:
@@ -78,6 +91,8 @@ def _check(name: str, hint: Any, annotation: object) -> Callable[[object], Any]:
             value = _taken(name, value)
         elif isinstance(value, options):
             value = _plain_options(value)
+        elif value is None and options:
+            raise UsageError(f"{name}: expected {annotation}, got None")
         return _validated(name, value, adapter(), annotation)
 
     return check

@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compactor.errors import ConfigError
-from compactor.settings.arguments import checked
+from compactor.settings.arguments import with_checks
 from compactor.settings.mistakes import Place, all_mistakes, shown_place, with_others
 
 _MAX_VALUES: Final = 100_000
@@ -55,7 +55,7 @@ class Document:
         self._lines = lines
 
     @classmethod
-    @checked
+    @with_checks
     def read(cls, path: str | PathLike[str]) -> Self:
         """Reads a file. Raises `ConfigError` naming the file, and the line where it is known."""
         name = fspath(path)

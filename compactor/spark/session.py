@@ -146,6 +146,8 @@ def check_tasks_have(spark: SparkSession, environment: Mapping[str, str]) -> Non
 
 def check_shuffles(spark: SparkSession, what: str) -> None:
     """Raises `UsageError` if Spark cannot route rows to chosen tasks. what: subject of the message."""
+    if not hasattr(spark, "range"):
+        raise UsageError(f"spark: {spark!r} is not a SparkSession")
     if not hasattr(spark.range(1), "repartitionById"):
         raise UsageError(f"{what} need PySpark 4.1 or newer: pip install 'pyspark>=4.1'")
 

@@ -175,6 +175,7 @@ class ReadOnlyStore(Protocol):
     def list(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]: ...
 
 
+@runtime_checkable
 class Store(Protocol):
     """Objects under one root: a folder, or a bucket and prefix."""
 
