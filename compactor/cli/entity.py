@@ -20,7 +20,6 @@ from compactor.cli.spark_options import IN_PROCESS, is_on_spark, shuffle_options
 from compactor.cli.spark_start import start_spark
 from compactor.cli.tables import open_log
 from compactor.cli.telemetry import MetricsTargets, log_options, metrics_options, telemetry
-from compactor.common.counts import counted
 from compactor.common.escaping import one_line
 from compactor.entities.datasets import check_not_over
 from compactor.entities.entity_json import entity_lines
@@ -30,7 +29,6 @@ from compactor.entities.explain import Explanation, check_explained
 from compactor.entities.links import LINKS
 from compactor.entities.memory import DEFAULT_MEMORY_BYTES, DEFAULT_TASK_MEMORY_BYTES
 from compactor.entities.output import changes_since
-from compactor.entities.rule_figures import dropping_sides
 from compactor.entities.run import EntityRun
 from compactor.entities.spec import load_spec
 from compactor.errors import UsageError
@@ -291,8 +289,6 @@ def _print(report: EntityMergeReport, *, dry_run: bool, err: bool) -> None:
     say(f"{report.summary} {done}, {report.unchanged:,} as they were; version {report.version}")
     for line in report.lines():
         say(one_line(line))
-    for side in dropping_sides(report.rules):
-        say(f"{side.expression} left out {counted(side.dropped, 'value')}")
 
 
 def _write_lines(path: str, batches: Iterable[pa.RecordBatch]) -> None:

@@ -108,7 +108,7 @@ def counts_of(sides: Sequence[Values]) -> list[tuple[int, int]]:
 
 
 def lines_of_rules(rules: Sequence[RuleFigures]) -> Iterator[str]:
-    """Yields a line about the values of each rule."""
+    """Yields lines about the values of each rule, then about those that functions left out."""
     for rule in rules:
         found = " and ".join(
             f"{s.values:,} ({s.distinct:,} distinct)" for s in (rule.left, rule.right)
@@ -127,12 +127,10 @@ def lines_of_rules(rules: Sequence[RuleFigures]) -> Iterator[str]:
                 f"{counted(aside.entities, 'entity', 'entities')}; most shared is {most.value}, by "
                 f"{counted(most.entities, 'entity', 'entities')}"
             )
-
-
-def dropping_sides(rules: Sequence[RuleFigures]) -> Iterator[SideFigures]:
-    """Yields the sides whose functions left something out, each expression once."""
     sides = {side.expression: side for rule in rules for side in (rule.left, rule.right)}
-    yield from (side for side in sides.values() if side.dropped)
+    for side in sides.values():
+        if side.dropped:
+            yield f"{side.expression} left out {counted(side.dropped, 'value')}"
 
 
 def warnings_of(rules: Sequence[RuleFigures]) -> Iterator[str]:

@@ -142,3 +142,8 @@ def test_what_functions_leave_out_is_counted_of_living_entities(
     ]
     assert command(call) == 0
     assert "[digits, [trim, a.tel]] left out 3 values\n" in capsys.readouterr().out
+    assert command(["entity-merge", *call[1:-1], "--output", str(tmp_path / "t")]) == 0
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "t"), "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)["entity_merge"]
+    assert "[digits, [trim, a.tel]] left out 3 values" in lines, "the page has it as well"
