@@ -130,6 +130,7 @@ def _parsed(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         if tree is None:
             return None, None
         _check_size(tree, name)
+        _check_commas(tree, name)
         # Before keys that `<<` merges are among those of a mapping, which may override them.
         _check_twice(tree, name)
         return tree, loader.construct_document(tree)
@@ -191,6 +192,32 @@ def _check_twice(node: yaml.Node, name: str) -> None:
                 seen.add(key.value)
     for part in _inside(node):
         _check_twice(part, name)
+
+
+def _check_commas(node: yaml.Node, name: str) -> None:
+    """Raises `ConfigError` for the first text in braces that YAML divides at a comma inside parentheses, as
+    in `{price: decimal(5,2)}`, which gives the name `2)` without a value."""
+    if isinstance(node, yaml.MappingNode) and node.flow_style:
+        parts: list[str] = []
+        for key, value in node.value:
+            if parts and _is_plain(key) and _is_plain(value) and not value.value:
+                parts.append(key.value)
+                if key.value.count(")") > key.value.count("("):
+                    whole = ",".join(parts)
+                    raise ConfigError(
+                        f"{name}, line {key.start_mark.line + 1}: YAML divides {whole} at its commas: put it "
+                        f'in quotes, as in "{whole}"'
+                    )
+            else:
+                is_open = _is_plain(value) and value.value.count("(") > value.value.count(")")
+                parts = [value.value] if is_open else []
+    for part in _inside(node):
+        _check_commas(part, name)
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    """Returns whether a node is a text without quotes."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None
 
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:

@@ -30,6 +30,10 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
             return f"{what} is none of: {known}"
         case "bool_parsing" | "bool_type":
             return f"{what} is neither true nor false"
+        case "int_type" if isinstance(problem["input"], str) and problem["input"].isdecimal():
+            return f"{what} is a text, not a whole number: write it without quotes"
+        case "int_type":
+            return f"{what} is no integer"
         case "int_parsing" | "int_from_float":
             return f"{what} is not a whole number"
         case "finite_number":

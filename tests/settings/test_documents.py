@@ -17,6 +17,29 @@ from tests.support.wording import refuses
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            "types:\n  a: {m: decimal(5,2)}\n",
+            "a.yaml, line 2: YAML divides decimal(5,2) at its commas",
+        ),
+        ("a: [{b: 1, c: max(a, b, c), d: 2}]\n", "a.yaml, line 1: YAML divides max(a,b,c) at its"),
+    ],
+)
+def test_a_text_that_yaml_divides_at_a_comma_in_parentheses_is_named(text: str, place: str) -> None:
+    with refuses(ConfigError, place):
+        Document.parse(text, "a.yaml")
+
+
+def test_parentheses_and_names_without_values_are_taken() -> None:
+    text = 'a: {b: f(x), c, d: (, e: ")", g): 1, "h)": }\nb: {x: f(, y}\nc: [replace, (, ), z]\n'
+    root = Document.parse(text, "a.yaml").root
+    assert root["a"] == {"b": "f(x)", "c": None, "d": "(", "e": ")", "g)": 1, "h)": None}
+    assert root["b"] == {"x": "f(", "y": None}
+    assert root["c"] == ["replace", "(", ")", "z"]
+
+
+@pytest.mark.parametrize(
     ("name", "text", "place"),
     [
         ("a.yaml", "b: 1\nb: 2\n", "a.yaml, line 2: 'b' comes twice"),
