@@ -14,7 +14,7 @@ from compactor.common.conversion import convertible
 from compactor.common.counts import counted
 from compactor.entities.clusters import cluster_ids
 from compactor.entities.connecting import Connected
-from compactor.entities.cutting import pairs_among
+from compactor.entities.cutting import CutLink, pairs_among
 from compactor.entities.entities import Entities
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.links import BY_PAIR, Link, Ties
@@ -85,11 +85,15 @@ class Explanation(Struct, frozen=True):
     """The path between two entities, or the shortest paths from one, nearest first."""
     aside: tuple[NamedAside, ...] = ()
     """Values of the asked entities that were put aside."""
+    cuts: tuple[NamedLink, ...] = ()
+    """The links between two entities of two clusters that `never` has cut."""
 
     def lines(self) -> Iterator[str]:
         if len(self.ids) > 1:
             pairs = zip(self.asked, self.ids, strict=True)
             yield "not one: " + ", ".join(f"{entity} is in {name}" for entity, name in pairs)
+            for rule, value, *ends in self.cuts:
+                yield str(CutLink(rule, cut(value), *map(str, ends)))
         else:
             yield f"{self.ids[0]}: {counted(self.entities, 'entity', 'entities')}"
             yield from map(str, self.links)
@@ -101,6 +105,7 @@ class Explanation(Struct, frozen=True):
             "ids": list(self.ids),
             "entities": self.entities,
             "links": [link.to_json() for link in self.links],
+            "cuts": [link.to_json() for link in self.cuts],
             "put_aside": [value.to_json() for value in self.aside],
         }
 
@@ -170,14 +175,18 @@ def explain(
         np.flatnonzero(labels == label)
         for label in dict.fromkeys(labels[np.array(entities)].tolist())
     ]
-    members = clusters[0]
-    links: list[Link] = []
-    if len(clusters) == 1:
-        always = pairs_among(found.pairs, members).always
-        ties = Ties(spec, part_of(datasets, members), always, found.aside)
-        start, *others = np.searchsorted(members, np.array(entities)).tolist()
-        reached = ties.reached(start)
-        links = ties.path(start, others[0]) or [] if others else [k for k in reached.values() if k]
+    members = np.flatnonzero(np.isin(labels, labels[np.array(entities)]))
+    ties = Ties(
+        spec, part_of(datasets, members), pairs_among(found.pairs, members).always, found.aside
+    )
+    start, *others = np.searchsorted(members, np.array(entities)).tolist()
+    links: Sequence[Link]
+    if others:
+        links = ties.path(start, others[0]) or []
+    else:
+        links = [link for link in ties.reached(start).values() if link]
+    # A link between two clusters is one that pairs of `never` have cut.
+    is_cut = [labels[members[link.entity]] != labels[members[link.other]] for link in links]
 
     def named(link: Link) -> NamedLink:
         ends = (numbers.name(int(members[number])) for number in (link.entity, link.other))
@@ -187,9 +196,10 @@ def explain(
     return Explanation(
         tuple(numbers.name(number) for number in entities),
         tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
-        len(members),
-        tuple(map(named, links)),
+        len(clusters[0]),
+        tuple(map(named, links if len(clusters) == 1 else ())),
         tuple(_aside(spec, datasets, found, numbers, entities)),
+        tuple(named(link) for link, cut_off in zip(links, is_cut, strict=True) if cut_off),
     )
 
 

@@ -147,6 +147,31 @@ def test_a_refused_pair_can_be_explained(
     ]
 
 
+def test_two_entities_that_a_cut_keeps_apart_are_explained_by_the_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, PEOPLE)
+    path = tmp_path / "spec.yaml"
+    path.write_text(
+        "version: 2\ndatasets: [A a, B b]\nequality: [[eq, a.x, b.x], [eq, a.y, b.y]]\n"
+        "never: [[a1, a2]]\non_never: cut\n"
+    )
+    line = ["entity-merge", str(path), "--datasets", str(tmp_path)]
+    assert command([*line, "--dry-run"]) == 0
+    [cut] = [said for said in capsys.readouterr().out.splitlines() if said.startswith("cut ")]
+    assert command([*line, "--explain", "a1", "a2"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "not one: A/a1 is in 0|a1|1|b1|1|b2, A/a2 is in 0|a2",
+        "cut B/b1 from A/a2: [eq, a.y, b.y]: 2",
+    ]
+    assert cut == "cut A/a2 from B/b1: [eq, a.y, b.y]: 2"
+    assert command([*line, "--explain", "a1", "a2", "--json"]) == 0
+    [told] = json.loads(capsys.readouterr().out)["cuts"]
+    assert (told["rule"], told["value"], told["entity"]["id"]) == ("[eq, a.y, b.y]", 2, "b1")
+    assert command([*line, "--explain", "a1", "b3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1, "nothing ties them"
+
+
 VALUES = st.lists(st.integers(0, 3), max_size=2)
 SIDES = st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=5)
 NUMBERS = st.tuples(st.integers(0, 9), st.integers(0, 9))

@@ -506,7 +506,7 @@ class TestLinks:
         [
             {},
             {"always": [["A7", "B3"], ["A0", "A1"]]},
-            {"never": [["A1", "A2"], ["B1", "A3"], ["B3", "B4"]], "on_never": "cut"},
+            {"never": [["A1", "A6"], ["B1", "A3"], ["B3", "B4"]], "on_never": "cut"},
             {"on_too_many": "ignore_value", "max_merged": 14},
         ],
         ids=["rules", "always", "cut", "put aside"],
@@ -534,11 +534,12 @@ class TestLinks:
         )
         assert len(expected)
         assert found[0].to_pylist() == expected.to_pylist()
-        for names in (["A1"], ["A1", "B6"], ["A1", "A2"], ["A3", "b/B3"], ["0|A4|0|A9"]):
+        for names in (["A1"], ["A1", "B6"], ["A1", "A6"], ["A3", "b/B3"], ["0|A4|0|A9"]):
             merge = SparkEntityMerge(run_, connector=FakeConnector(), one_task_bytes=one_task_bytes)
             spark = FakeSpark()
             explained = merge.explain(names, as_session(spark), SparkOptions(None, 3))
             assert explained == EntityMerge(run_).explain(names)
+            assert bool(explained.cuts) == ("never" in chosen and names == ["A1", "A6"])
             assert spark.kept == 0
 
     def test_what_cannot_be_explained_is_refused_alike(self, tmp_path: Path) -> None:
