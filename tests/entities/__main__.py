@@ -8,9 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
+from typing import Final
 
 from tests.entities.histories import Merge, check, in_tasks, on_spark
 from tests.entities.support import run
+
+_MANY: Final = 100
+"""Runs of this many histories have to look often enough at what changes touch only."""
+_LEAST_SHARE: Final = 0.3
 
 
 def main() -> int:
@@ -27,10 +32,10 @@ def main() -> int:
     if options.seed is not None:
         check(options.seed, merge, partly=merge is run)
         return 0
-    findings = 0
+    findings = looked = 0
     for seed in range(options.start, options.start + options.seeds):
         try:
-            check(seed, merge, partly=merge is run)
+            looked += check(seed, merge, partly=merge is run)
         except Exception as error:  # noqa: BLE001 - all that a history finds is told
             findings += 1
             last = traceback.extract_tb(error.__traceback__)[-1]
@@ -43,6 +48,11 @@ def main() -> int:
         if done % 100 == 0:
             print(f"{done:,} histories, {findings} findings", flush=True)
     print(f"{options.seeds:,} histories, {findings} findings", flush=True)
+    if merge is run:
+        print(f"{looked:,} runs looked only at what changes touch", flush=True)
+        if options.seeds >= _MANY and looked < options.seeds * _LEAST_SHARE:
+            print(f"TOO FEW of these: {_LEAST_SHARE:.0%} of the histories at least", flush=True)
+            return 1
     return 1 if findings else 0
 
 

@@ -2,8 +2,9 @@
 
 A history is a spec and some runs after changes. It has files of JSON lines, of texts with declared types and
 of typed columns, pairs of `always` and `never`, values that too many share, runs that look at what changes
-touch only, refused runs, and replaced ids that leave. The oracle keeps the table as it has to be, and knows
-which rows each run writes.
+touch only, refused runs, and replaced ids that leave. A third of the histories have settings and entities
+with which runs may look at few. The oracle keeps the table as it has to be, and knows which rows each run
+writes.
 """
 
 from __future__ import annotations
@@ -59,6 +60,18 @@ _SCALARS: Final[tuple[Any, ...]] = (
 _SAME_IDS: Final = [("a._id", "b._id"), ("b._id", "c._id"), ("a._id", "c._id")]
 _OFTEN: Final = [("a.k", "b.k"), ("a.k", "a.k"), ("b.k", "c.k"), ("b.l", "c.l"), ("c.l", "c.l")]
 """Rules that hold of many."""
+_ANCHORED: Final[list[tuple[Any, Any]]] = [
+    *_OFTEN,
+    ("a.l", "a.l"),
+    (["lower", "a.l"], "c.l"),
+    (["digits", "a.k"], "b.l"),
+    (["substring", 0, 1, "b.k"], ["upper", "c.l"]),
+    (["and", "a.k", "a.l"], ["and", "b.k", "b.l"]),
+    (["concat", "b.k", ["literal", "-"], "b.l"], ["concat", "c.k", ["literal", "-"], "c.l"]),
+]
+"""Rules that hold of the anchors of all datasets."""
+_ANCHORS: Final = (90, 91)
+"""Numbers of entities that stay, so that every rule matches something."""
 _TYPES: Final = {"k": "integer", "p": "double"}
 _PARQUET: Final = pa.schema(
     [
@@ -253,6 +266,8 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = random.Random(seed)
+        self.remembers = chance.random() < 1 / 3
+        """Whether settings and entities are such that runs may look only at what changes touch."""
         self.identity = chance.choice(["composite", "composite", "stable", "stable", "first"])
         self.formats = {
             name: chance.choice(["ndjson", "ndjson", "csv", "parquet"]) for name in NAMES
@@ -274,15 +289,30 @@ class History:
             "max_ended_percent": chance.choice([20, 50, 100]),
             "min_ended": chance.choice([1, 2, 10]),
         }
+        if self.remembers:
+            self.identity = chance.choice(["composite", "composite", "first"])
+            self.rules = chance.sample(_ANCHORED, chance.randint(1, 3))
+            self.settings |= {
+                "identity": self.identity,
+                "always": [],
+                "never": [],
+                "max_merged": 50_000,
+                "on_too_many": "refuse",
+                "max_ended_percent": 100,
+            }
+        self.most = 13 if self.remembers else 4
         self.retention_days = chance.choice([None, None, 15, 1000])
         self.steps = chance.randint(2, 5)
         self.data: dict[str, list[Entity] | None] = {
             name: [
                 self._entity(name, n)
-                for n in chance.sample(range(1, 5), chance.randint(1, 4))
+                for n in chance.sample(range(1, self.most + 1), chance.randint(1, self.most))
             ]
             for name in NAMES
         }  # fmt: skip
+        for name, entities in self.data.items() if self.remembers else ():
+            assert entities is not None
+            entities += [{"_id": self._id(name, n), "k": 7, "l": "7"} for n in _ANCHORS]
 
     def spec(self, folder: Path) -> EntityMergeSpec:
         chosen = {k: v for k, v in self.settings.items() if k != "version"}
@@ -300,15 +330,18 @@ class History:
         for _ in range(chance.randint(0, 3)):
             name = chance.choice(NAMES)
             there = self.data[name]
+            kept = len(_ANCHORS) if self.remembers else 0
             if there is None:
                 self.data[name] = [self._entity(name, n) for n in range(1, 3)]
-            elif chance.random() < 0.05:
+            elif chance.random() < 0.05 and not kept:
                 self.data[name] = None
-            elif there and chance.random() < 0.3:
-                del there[chance.randrange(len(there))]
+            elif len(there) > kept and chance.random() < 0.3:
+                del there[chance.randrange(len(there) - kept)]
             else:
-                new = self._entity(name, chance.randint(1, 4))
-                self.data[name] = [e for e in there if e["_id"] != new["_id"]] + [new]
+                new = self._entity(name, chance.randint(1, self.most))
+                others = [e for e in there if e["_id"] != new["_id"]]
+                at = chance.randint(0, len(others) - kept) if kept else len(others)
+                self.data[name] = [*others[:at], new, *others[at:]]
 
     def _survivors(self) -> dict[str, Any]:
         ways = ["first", "longest", "most_frequent", "list", {"newest": "l"}]
@@ -319,7 +352,8 @@ class History:
         return [self.chance.sample(ids, 2) for _ in range(self.chance.randint(0, 4))]
 
     def _id(self, name: str, number: int) -> str:
-        return str(number) if self.identity == "first" else f"{name.lower()}{number}"
+        is_alike = self.identity == "first" and not self.remembers
+        return str(number) if is_alike else f"{name.lower()}{number}"
 
     def _entity(self, name: str, number: int) -> Entity:
         chance = self.chance
@@ -387,14 +421,16 @@ def _csv(entities: Sequence[Entity]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def check(seed: int, merge: Merge = run, *, partly: bool = True) -> None:
+def check(seed: int, merge: Merge = run, *, partly: bool = True) -> int:
     """Runs the history of a seed. Raises `AssertionError` where the product and the model differ.
 
-    merge: how runs merge. partly: whether runs may look only at what changes touch.
+    merge: how runs merge. partly: whether runs may look only at what changes touch. Returns the number of
+    runs that did, and found something touched.
     """
     history = History(seed)
     chance = history.chance
     oracle = Oracle(history.settings, history.rules)
+    looked = 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         store: Store = MemoryStore() if merge is run else LocalStore(str(folder / "table"))
@@ -406,7 +442,7 @@ def check(seed: int, merge: Merge = run, *, partly: bool = True) -> None:
             files.write(history.data)
             days_ago = 10.0 * (history.steps - step)
             options = {"full": chance.random() < 0.1, "allow_changes": chance.random() < 0.5}
-            share = chance.choice([0.0, 0.4, 1.0, 1.0])
+            share = chance.choice([0.4, 1.0] if history.remembers else [0.0, 0.4, 1.0, 1.0])
             ways: dict[str, Any] = {"max_looked_at": share} if partly else {}
             expected = None
             try:
@@ -425,12 +461,14 @@ def check(seed: int, merge: Merge = run, *, partly: bool = True) -> None:
                     clock=Ago(days_ago),
                 )
                 oracle.found(history.data)
+                looked += bool(report.looked_at)
                 found = {name: getattr(report, name) for name in expected}
                 assert found == expected, f"step {step}: report"
             _check_rows(oracle, store, history.identity, step)
             if chance.random() < 0.3:
                 _compact(oracle, store, history.retention_days)
                 _check_rows(oracle, store, history.identity, step)
+    return looked
 
 
 def _check_refused(

@@ -58,6 +58,8 @@ def _plain_values(expression: Any, entity: Entity, blanks: bool) -> list[Any]:
             return [s.lower() for s in strings]
         case "upper", []:
             return [s.upper() for s in strings]
+        case "digits", []:
+            return [found for s in strings if (found := re.sub("[^0-9]", "", s))]
         case "unaccent", []:
             return [_bare(s) for s in strings]
         case "strip", [characters]:
