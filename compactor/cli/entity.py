@@ -81,7 +81,9 @@ def _retention_seconds(given: str) -> float:
               type=_retention_seconds,
               help="Let compactions remove replaced ids that are older, such as 30d, or keep all (forever). "
               "The table remembers it.  [default: as the table has it, at first forever]")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Report what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True,
+              help="Report what would be written, and write nothing. Without Spark the report has the "
+              "largest changes.")  # fmt: skip
 @click.option("--explain", "explained", metavar="ID",
               help="Print the rules and values that tie this entity to the others of its cluster, or to a "
               "second ID; write nothing.")  # fmt: skip
