@@ -27,7 +27,7 @@ from lsm_fragment.keys.comparator import ComparableKey
 
 MAX_LANES: Final = 16
 """Maximum lanes of a level; beyond, it is drawn as a depth profile."""
-MAX_BARS: Final = 1000
+MAX_BARS: Final = 500
 """Maximum bars of a panel over all lanes; beyond, neighbours are drawn as one bar."""
 _MAX_TICKS: Final = 6
 _TICK_CHARACTERS: Final = 16

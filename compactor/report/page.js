@@ -1,7 +1,6 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const figures = JSON.parse(document.getElementById("figures").textContent);
   const system = matchMedia("(prefers-color-scheme: dark)");
   const names = ["auto", "light", "dark"];
   const key = "compactor-report-theme";
@@ -29,8 +28,8 @@
     };
   }
 
-  const dated = Object.values(figures).find((figure) => figure.layout.meta?.axis);
-  let axis = dated?.layout.meta.axis;
+  let figures;
+  let axis;
 
   const mostLabels = 6; // along an axis over time
   const labelGap = 4; // pixels between two of them
@@ -91,10 +90,10 @@
     }
   }
 
-  // Plotly is gzip in base 85, with a comma for <, behind the number of bytes that fill its first word.
+  // Figures and Plotly are gzip in base 85, with a comma for <, behind the number of bytes that fill its first word.
   const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
 
-  function unpacked(text) {
+  function unpacked({ textContent: text }) {
     const value = new Uint8Array(128);
     [...digits].forEach((digit, place) => { value[digit.charCodeAt(0)] = place; });
     const words = (text.length - 1) / 5;
@@ -108,10 +107,13 @@
     return new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
 
-  async function loadPlotly() {
+  async function load() {
+    figures = JSON.parse(await unpacked(document.getElementById("figures")));
+    const dated = Object.values(figures).find((figure) => figure.layout.meta?.axis);
+    chooseAxis(dated?.layout.meta.axis);
     const packed = document.getElementById("plotly");
     const script = document.createElement("script");
-    script.textContent = await unpacked(packed.textContent);
+    script.textContent = await unpacked(packed);
     packed.replaceWith(script);
   }
 
@@ -172,7 +174,6 @@
       draw();
     });
   }
-  chooseAxis(axis);
   document.querySelector("#theme").hidden = false;
   document.querySelector("#theme").addEventListener("click", (event) => {
     const name = event.target.dataset.choice;
@@ -199,7 +200,7 @@
     waiting = requestAnimationFrame(draw);
   });
   choose(remembered());
-  loadPlotly().then(() => {
+  load().then(() => {
     draw();
     root.dataset.drawn = "yes";
   }, () => {

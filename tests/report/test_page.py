@@ -15,13 +15,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from compactor.cli.main import run
 from compactor.report.page import MAX_COLUMNS, page, shown_columns
 from compactor.report.text import bytes_text, when_text
 from compactor.stores.local import LocalStore
+from compactor.table.entry import FragmentEntry
+from compactor.table.metadata import TableMetadata
+from compactor.table.object_names import fragment_key
+from compactor.table.version import Operation
 from tests.report.hostile import fail_once, hostile_table
 from tests.report.support import MadeUp, compacted, report_of
+from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
 from tests.support.wording import says
@@ -83,7 +89,7 @@ def test_only_the_scripts_whose_hashes_the_policy_names_may_run(html: str) -> No
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-eval" not in policy
     data, packed, script = elements.scripts
-    assert json.loads(data)
+    assert json.loads(unpacked(data))
     plotly = unpacked(packed)
     assert "plotly.js v" in plotly[:200]
     for text in (plotly, script):
@@ -132,7 +138,7 @@ def test_numbers_of_the_page_are_those_of_the_report(tmp_path: Path) -> None:
     assert bytes_text(report.headline.size_bytes) in html
     for row in report.columns.rows:
         assert f'<td class="n">{bytes_text(row.stored_bytes)}</td>' in html
-    figures = json.loads(Elements(html).scripts[0])
+    figures = json.loads(unpacked(Elements(html).scripts[0]))
     bars = [t for t in figures["fragments"]["data"] if t["type"] == "bar"]
     assert report.key_space.before is not None
     drawn = len(report.key_space.before.bars) + len(report.key_space.now.bars)
@@ -141,12 +147,39 @@ def test_numbers_of_the_page_are_those_of_the_report(tmp_path: Path) -> None:
 
 def test_of_thousands_of_columns_the_largest_are_shown_and_it_says_so(tmp_path: Path) -> None:
     names = [f"c{n}" for n in range(MAX_COLUMNS + 30)]
-    table = pa.table({name: ["x" * 40 * (name == "c529"), str(n)] for n, name in enumerate(names)})
+    table = pa.table(
+        {name: ["x" * 40 * (name == names[-1]), str(n)] for n, name in enumerate(names)}
+    )
     store = MemoryStore()
     append_table(store, table, "c0")
     report = report_of(store)
-    assert shown_columns(report)[0].name == "c529"
-    assert f"The {MAX_COLUMNS} largest of 530 columns." in page(report)
+    assert shown_columns(report)[0].name == names[-1]
+    assert f"The {MAX_COLUMNS} largest of {MAX_COLUMNS + 30} columns." in page(report)
+
+
+def test_a_page_of_thousands_of_fragments_columns_and_versions_stays_under_2_mb() -> None:
+    values = [(f"measured_value_{n}", pa.float64()) for n in range(1000)]
+    schema = pa.schema([("host", pa.string()), ("request", pa.string()), *values])
+    made = MadeUp(TableMetadata(schema=schema, sort=sort_schema("host,request")))
+    rng = random.Random(1)
+
+    def key() -> tuple[str, str]:
+        return f"host-{rng.randrange(1000)}", f"{rng.getrandbits(64):016x}"
+
+    def entry(first: tuple[str, str], last: tuple[str, str], level: int) -> FragmentEntry:
+        name = fragment_key(made.log.latest.version, f"{rng.getrandbits(64):016x}", 0)
+        rows = rng.randrange(1, 100_000)
+        found = made.entry(0, 0, level=level, rows=rows)
+        return structs.replace(found, key=name, first_key=first, last_key=last)
+
+    keys = sorted(key() for _ in range(4000))
+    apart = [entry(*ends, 2) for ends in zip(keys[::2], keys[1::2], strict=True)]
+    made.commit(Operation.COMPACT, apart)
+    for _ in range(450):
+        first, last = sorted((key(), key()))
+        made.commit(Operation.INGEST, [entry(first, last, 0)])
+    made.commit(Operation.COMPACT, [entry(keys[0], keys[-1], 1)])
+    assert len(page(made.report())) < 2_000_000
 
 
 @pytest.mark.parametrize("fragments", [0, 1])
