@@ -52,7 +52,7 @@ from lsm_fragment.names import quoted
 _MAX_FRAGMENTS: Final = 40
 _MAX_CHUNKS: Final = 32
 _WIDTH: Final = 80
-_MIN_KEY: Final = 12
+_MIN_TEXT: Final = 12
 _COLORS: Final = {Pressure.HEALTHY: "green", Pressure.SLOW: "yellow", Pressure.STOP: "red"}
 _SHOWN: Final = 20
 """Show at most this many templates."""
@@ -75,7 +75,7 @@ Examples:
 @click.option(
     "--wide",
     is_flag=True,
-    help="List keys of objects and whole sort keys, in more than 80 columns.",
+    help="List keys of objects, whole sort keys, names and types, in more than 80 columns.",
 )
 @click.option(
     "--all",
@@ -235,15 +235,19 @@ def _print_snapshot(
     ids = short_ids(snapshot.fragments)
     _print_state(log.store.url, snapshot, ids, backlog)
     click.echo("")
-    print_table("columns", [("name", False), ("type", False), ("stored", True), ("raw", True)], [
+    columns = [("name", False), ("type", False), ("stored", True), ("raw", True)]
+    rows = [
         [
             quoted(table.shown_name(field.name)),
             str(field.type),
-            human_bytes(sum(e.columns[field.name].stored for e in entries if field.name in e.columns)),
+            human_bytes(
+                sum(e.columns[field.name].stored for e in entries if field.name in e.columns)
+            ),
             human_bytes(sum(e.columns[field.name].raw for e in entries if field.name in e.columns)),
         ]
         for field in table.schema
-    ])  # fmt: skip
+    ]
+    print_table("columns", columns, rows if wide else _fitted(columns, rows, 0, 1))
     click.echo("")
     compare = table.comparator()
     listed = [entry for entry in entries if level in (None, entry.level)]
@@ -278,12 +282,25 @@ def _print_fragments(
     ]
     if ids is not None:
         columns[3] = ("groups", True)
-        widths = [
-            max([len(columns[place][0]), *(len(row[place]) for row in rows)]) for place in range(5)
-        ]
-        room = max(_MIN_KEY, (_WIDTH - sum(widths) - 2 * len(columns) + 2) // 2)
-        rows = [[*row[:5], *(cut(key, room) for key in row[5:])] for row in rows]
+        rows = _fitted(columns, rows, 5, 6)
     print_table("fragments", columns, rows)
+
+
+def _fitted(
+    columns: Sequence[tuple[str, bool]], rows: Sequence[list[str]], first: int, second: int
+) -> list[list[str]]:
+    """Returns the rows with the texts of two columns cut so that lines fit 80 columns, if they can."""
+    widths = [
+        max([len(name), *(len(row[place]) for row in rows)])
+        for place, (name, _) in enumerate(columns)
+    ]
+    room = _WIDTH - 2 * (len(columns) - 1) - sum(widths) + widths[first] + widths[second]
+    # What a short column leaves belongs to the other.
+    most = max(_MIN_TEXT, room // 2, room - min(widths[first], widths[second]))
+    return [
+        [cut(text, most) if place in (first, second) else text for place, text in enumerate(row)]
+        for row in rows
+    ]
 
 
 def _print_state(

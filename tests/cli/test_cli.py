@@ -337,6 +337,21 @@ def test_inspect_lists_short_ids_in_80_columns(cli: Cli, table_path: Path) -> No
     cli.fails(2, "inspect", table_path / keys[0], "abcd-7")
 
 
+def test_inspect_cuts_long_names_and_types_of_columns_to_80_columns(
+    cli: Cli, tmp_path: Path
+) -> None:
+    request = {"method": "GET", "path": "/", "status": 200, "bytes": 5, "referrer": "-"}
+    rows = pa.table({"k": [1], "request": [request], f"measured_{'value_' * 12}": [request]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    cli("ingest", tmp_path / "t", tmp_path / "rows.parquet", "--sort-by", "k")
+    shown = cli("inspect", tmp_path / "t")
+    assert max(map(len, shown.partition("\ncolumns\n")[2].splitlines())) <= 80
+    assert "\nk " in shown
+    assert "int64" in shown
+    wide = cli("inspect", tmp_path / "t", "--wide")
+    assert all(field.name in wide and str(field.type) in wide for field in rows.schema)
+
+
 def test_head_and_export_print_one_object(cli: Cli, table_path: Path, tmp_path: Path) -> None:
     lines = [json.loads(line) for line in cli("head", table_path, "-n", 3).splitlines()]
     said = json.loads(cli("head", table_path, "-n", 3, "--json"))
