@@ -45,6 +45,8 @@ MERGED_ROW: Final = "a row merged of several fragments"
 _MIN_SLICE_BYTES: Final = 16 << 10
 _MIN_ROWS_FOR_THREADS: Final = 4096
 """Gather smaller batches in the calling thread: handing them over would take longer."""
+_MIN_BATCH_ROWS: Final = 4096
+"""Merge at least this many rows at a time, even if the reader wants fewer: tombstones may hide most."""
 _PLAN: Final = StagePlan(
     1 << 62,  # Readers spill, but are never refused.
     0,
@@ -88,7 +90,9 @@ def merged_batches(
         budget = MemoryBudget(_PLAN, soft_bytes=MEMORY_BYTES - ahead_bytes)
         slice_bytes = max(_MIN_SLICE_BYTES, MEMORY_BYTES // 16 // len(parts))
         names = [*(column.column for column in table.sort), *wanted.columns]
-        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), pool)
+        limit = wanted.limit_before_merging
+        groups = RowGroupsAhead(readers, parts, names, table.key_comparator(), pool, limit)
+        batch_rows = min(BATCH_ROWS, max(_MIN_BATCH_ROWS, limit or BATCH_ROWS))
         sources = [
             MergedPart(
                 readers[part.fragment].name,
@@ -100,7 +104,7 @@ def merged_batches(
         ]
         budget.spill_by(CHUNKS, lambda _: sum(source.spill() for source in sources))
         for batch in merge_rows(
-            sources, table.comparator(), table.sort, BATCH_ROWS, BATCH_BYTES, wanted.rule
+            sources, table.comparator(), table.sort, batch_rows, BATCH_BYTES, wanted.rule
         ):
             yield sources, batch
 

@@ -34,8 +34,8 @@ class RowGroupsAhead:
 
     A merge needs the next row group of a part once the previous one is used up. So the part whose last begun
     row group ends at the lowest key is read next; key bounds are inexact, and a wrong guess only costs time.
-    Read-ahead is limited to one row group more than threads, to the number taken before, and to
-    `AHEAD_BYTES`.
+    Read-ahead is limited to one row group more than threads, to the number taken before, to `AHEAD_BYTES`,
+    and to the first row group of each part once the reader's limit of rows is taken.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class RowGroupsAhead:
         names: Sequence[str],
         compare: KeyComparator,
         pool: ThreadPool,
+        limit: int | None,
     ) -> None:
-        """names: the columns to read. compare: of the table's keys."""
+        """names: the columns to read. compare: of the table's keys. limit: number of rows after which the
+        reader stops; None if that is unknown."""
         self._names = names
         self._pool = pool
         has_keys = all(reader.has_key_types() for reader in readers)
@@ -64,6 +66,8 @@ class RowGroupsAhead:
         """Number of row groups begun and not taken, and their bytes."""
         self._taken = 0
         """Number of row groups taken."""
+        self._left = limit
+        """Rows of the limit that are not taken yet."""
 
     def next(self, place: int) -> WantedRows | None:
         """Returns a part's next row group with wanted rows; None after the last.
@@ -85,6 +89,8 @@ class RowGroupsAhead:
             else:
                 return None
             self._taken += 1
+            if self._left is not None and found is not None:
+                self._left -= found.rows
             self._top_up()
             if found is not None:
                 return found
@@ -94,6 +100,8 @@ class RowGroupsAhead:
         max_ahead = min(self._pool.threads + 1, self._taken)
         while self._unread and self._count < max_ahead:
             source = min(self._unread, key=lambda source: source.ends_at)
+            if source.ends_at and self._left is not None and self._left <= 0:
+                return
             group = source.groups.look()
             size = None if group is None else self._size(source, group)
             if group is None or size is None:

@@ -54,7 +54,8 @@ def scan(
     """
     table = snapshot.table
     schema = scan_schema(table, columns)
-    wanted = wanted_rows(table, stored_schema(table, schema), where, report or ScanReport())
+    report = report or ScanReport()
+    wanted = wanted_rows(table, stored_schema(table, schema), where, report, limit)
     wanted.report.fragments += len(snapshot.fragments)
     steps = (
         step

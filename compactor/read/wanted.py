@@ -28,6 +28,13 @@ class Wanted(Struct, frozen=True):
     passes."""
     rule: RowRule | None
     report: ScanReport
+    limit: int | None = None
+    """Number of rows after which the reader stops; None if it wants all."""
+
+    @property
+    def limit_before_merging(self) -> int | None:
+        """The limit, unless a condition on merged rows leaves open how many rows it takes."""
+        return self.limit if self.where_merged is None else None
 
     @property
     def columns(self) -> list[str]:
@@ -37,16 +44,21 @@ class Wanted(Struct, frozen=True):
 
 
 def wanted_rows(
-    table: TableMetadata, schema: pa.Schema, where: Predicate | None, report: ScanReport
+    table: TableMetadata,
+    schema: pa.Schema,
+    where: Predicate | None,
+    report: ScanReport,
+    limit: int | None = None,
 ) -> Wanted:
-    """Builds the request of a scan. schema: with stored names. where: on stored columns."""
+    """Builds the request of a scan. schema: with stored names. where: on stored columns. limit: number of
+    rows after which the reader stops."""
     rule = rule_of_readers(table)
     if rule is None or where is None:
-        return Wanted(schema, where, None, rule, report)
+        return Wanted(schema, where, None, rule, report, limit)
     key = {column.column for column in rule.key}
     parts = [part for whole in conjuncts(where) for part in (whole, *_on_key(table, whole))]
     of_key = [part for part in parts if key.issuperset(columns_of(part))]
-    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report)
+    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report, limit)
 
 
 def _on_key(table: TableMetadata, where: Predicate) -> Iterator[Predicate]:

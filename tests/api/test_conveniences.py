@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,6 +57,23 @@ def test_a_limit_ends_a_scan_and_nothing_after_it_is_read(
         assert not reading.hits
     if limit == 1:
         assert scan.report.row_groups <= (1 + overlaps) * 5
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("where", [None, "v % 2 = 0"])
+def test_a_small_limit_reads_one_row_group_of_each_overlapping_run(
+    where: str | None, threads: int
+) -> None:
+    log = CommitLog(MemoryStore())
+    table = Table(log, log.refresh())
+    rng = random.Random(1)
+    for _ in range(4):
+        rows = pa.table({"k": [rng.random() for _ in range(60_000)], "v": range(60_000)})
+        table._ingest(rows, "k", IngestOptions(writer=WriterOptions(6000)))
+    scan = table.scan(where=where, limit=1, threads=threads)
+    first = table.scan(where=where).to_table().slice(0, 1)
+    assert scan.to_table() == first
+    assert scan.report.rows_read == 4 * 6000
 
 
 def test_a_file_has_the_rows_up_to_the_limit(tmp_path: Path) -> None:
