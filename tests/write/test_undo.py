@@ -19,6 +19,7 @@ from compactor.errors import RestoreError, UsageError, VersionNotFoundError
 from compactor.rows.policy import RowFunction, RowKind, RowPolicy, Ttl
 from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
+from compactor.table.version import Changes, Operation
 from compactor.write.tags import set_tag
 from tests.faults import Stall
 from tests.support.memory_store import MemoryStore
@@ -65,6 +66,29 @@ def test_inputs_are_back_with_their_deleted_rows_and_later_ingests_stay(store: M
     table.compact(policy=FULL)
     assert keys_in(table) == keys
     assert not table.verify(against=before).faults
+
+
+def test_outputs_that_moved_to_another_level_leave_and_rows_deleted_there_stay_deleted(
+    store: MemoryStore,
+) -> None:
+    table, run = compacted(store)
+    inputs = CommitLog(store).at(3).fragments
+    [entry] = table._snapshot.fragments.all()
+    moved = replace(entry, level=entry.level + 2)
+    operation = Operation.TRIVIAL_MOVE
+    CommitLog(store).commit(
+        lambda _: Changes(operation=operation, adds=(moved,), removes=(entry.key,))
+    )
+    table.refresh()
+    table.delete("k = 2")
+    table.append(rows_of(3))
+    keys = keys_in(table)
+    assert table.undo(run).rows_deleted == 1
+    assert keys_in(table) == keys
+    levels = {e.key: e.level for e in table._snapshot.fragments.all() if e.key in inputs}
+    assert levels == {e.key: e.level for e in inputs.all()}
+    table.compact(policy=FULL)
+    assert keys_in(table) == keys
 
 
 @pytest.mark.parametrize(
