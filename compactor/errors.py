@@ -8,7 +8,7 @@ CompactorError                  base of all errors that a user can cause or see;
 │   └── DamagedInputError       this fragment is damaged
 ├── StoreError            (4)   the store refused or could not be reached
 │   ├── ObjectNotFoundError
-│   │   └── FragmentMissingError    a live fragment's object is proven to be gone
+│   │   └── FragmentMissingError    a fragment's object is proven to be gone
 │   ├── ObjectExistsError       create-if-absent lost to an earlier object
 │   ├── ObjectChangedError      an object was replaced while it was read
 │   ├── PermissionDeniedError
@@ -113,7 +113,8 @@ class ObjectNotFoundError(StoreError):
 
 
 class FragmentMissingError(ObjectNotFoundError):
-    """The object of a live fragment (`name`), or of its deleted rows, is proven to be gone."""
+    """The object of a fragment (`name`) of a version that is kept, or of its deleted rows, is proven to be
+    gone."""
 
     def __init__(self, *parts: str, name: str = "") -> None:
         super().__init__(*parts)

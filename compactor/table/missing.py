@@ -32,9 +32,9 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
 
     key: of the fragment's object, or of the one with its deleted rows. fragment: the key of the fragment.
     Raises `OvertakenError` if a vacuum removed the object, or it was given up, and `FragmentMissingError` if
-    the newest version needs it: then the store has said "no such object", and does not list it either. S3
-    answers "permission denied" for a missing object to callers that may not list the whole bucket, which
-    proves no loss.
+    the newest version or another that is kept needs it: then the store has said "no such object", and does
+    not list it either. S3 answers "permission denied" for a missing object to callers that may not list the
+    whole bucket, which proves no loss.
     """
     try:
         yield
@@ -44,13 +44,16 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
         if newest is None:
             raise
         needing = [e for e in newest.fragments.all() if key in e.needed_objects]
-        if not needing:
-            given_up = _given_up(history, {fragment})
-            raise _overtaken(store, key, given_up.get(fragment)) from error
+        found: tuple[FragmentEntry, int | None] | None
+        if needing:
+            found = next((e for e in needing if e.key == fragment), needing[0]), None
+        elif given_up := _given_up(history, {fragment}):
+            raise _dropped(store, key, given_up[fragment]) from error
+        elif (found := _kept_with(history, newest, key)) is None:
+            raise _overtaken(store, key) from error
         if isinstance(error, PermissionDeniedError):
             raise
-        entry = next((e for e in needing if e.key == fragment), needing[0])
-        raise _missing(store, key, entry) from error
+        raise _missing(store, key, *found) from error
 
 
 def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
@@ -118,15 +121,40 @@ def _given_up(history: History, fragments: Set[str]) -> dict[str, Version]:
     return found
 
 
-def _overtaken(store: Store, key: str, dropping: Version | None) -> OvertakenError:
-    """dropping: the version in which it was given up, if it was."""
-    if dropping is not None:
-        return OvertakenError(
-            f"{store.url}/{key}: no such object, and version {dropping.number} has given its rows up "
-            "(`compactor drop-fragment`): restore it from a backup, leave it out (",
-            SKIP_MISSING,
-            "), or read that version or a later one, and changes since then",
-        )
+def _kept_with(
+    history: History, newest: Snapshot, key: str
+) -> tuple[FragmentEntry, int | None] | None:
+    """Returns a fragment that needs an object and is in a version that is kept, and that version, if there
+    is one and that can be told: vacuums leave its objects alone."""
+    first = max(base_version(key) or 0, newest.oldest)
+    tagged = [number for number in newest.tagged if number < newest.oldest]
+    try:
+        for number in (*tagged, first):
+            snapshot = history.at(number, newest)
+            for entry in snapshot.fragments.all():
+                if key in entry.needed_objects:
+                    return entry, number
+        last = min(newest.version, first + _MAX_SEARCHED)
+        for version in history.versions_after(snapshot, last):
+            for entry in version.changes.adds:
+                if key in entry.needed_objects:
+                    return entry, version.number
+    except CompactorError:
+        pass
+    return None
+
+
+def _dropped(store: Store, key: str, dropping: Version) -> OvertakenError:
+    """dropping: the version in which it was given up."""
+    return OvertakenError(
+        f"{store.url}/{key}: no such object, and version {dropping.number} has given its rows up "
+        "(`compactor drop-fragment`): restore it from a backup, leave it out (",
+        SKIP_MISSING,
+        "), or read that version or a later one, and changes since then",
+    )
+
+
+def _overtaken(store: Store, key: str) -> OvertakenError:
     return OvertakenError(
         f"{store.url}/{key}: a vacuum removed it while an older version of the table was read; read "
         "again, and if readers take longer than the vacuum's ",
@@ -135,13 +163,24 @@ def _overtaken(store: Store, key: str, dropping: Version | None) -> OvertakenErr
     )
 
 
-def _missing(store: Store, key: str, entry: FragmentEntry) -> FragmentMissingError:
+def _missing(
+    store: Store, key: str, entry: FragmentEntry, kept: int | None
+) -> FragmentMissingError:
+    """kept: a version that needs it; None for the newest."""
+    needing = "the table" if kept is None else f"version {kept}, which is kept,"
     of = "" if key == entry.key else f"the deleted rows of {entry.key}, "
+    if kept is None:
+        ways = (
+            "queries, exports and deletions may leave the fragment out (",
+            SKIP_MISSING,
+            "), or give its rows up (`compactor drop-fragment`)",
+        )
+    else:
+        ways = ("read a version that does not, or leave the fragment out (", SKIP_MISSING, ")")
     return FragmentMissingError(
-        f"{store.url}/{key}: no such object, and the table needs it ({of}a fragment of "
+        f"{store.url}/{key}: no such object, and {needing} needs it ({of}a fragment of "
         f"{counted(entry.live_rows, 'row')}): restore it from a backup or the bucket's versions. Without "
-        "one, queries, exports and deletions may leave the fragment out (",
-        SKIP_MISSING,
-        "), or give its rows up (`compactor drop-fragment`)",
+        "one, ",
+        *ways,
         name=f"{store.url}/{entry.key}",
     )

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from compactor.errors import ObjectNotFoundError, OvertakenError, PermissionDeniedError
+from compactor.errors import (
+    FragmentMissingError,
+    ObjectNotFoundError,
+    OvertakenError,
+    PermissionDeniedError,
+)
 from compactor.read.scan import scan
 from compactor.read.verify import verify
 from compactor.settings.vacuum import VacuumSettings
@@ -14,6 +19,7 @@ from compactor.table.commit_log import CommitLog
 from compactor.table.snapshot import Snapshot
 from compactor.table.vacuum import vacuum
 from compactor.write.delete import delete_rows
+from compactor.write.tags import set_tag
 from tests.faults import Refuse, Stall, calls
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, log_rows
@@ -81,4 +87,29 @@ def test_a_fragment_that_is_live_and_gone_is_no_vacuums_work(error: type[Excepti
     del store.objects[key]
     store.faults.add(Refuse(error), at=calls("read_range"))
     with pytest.raises(error):
+        read_all(store, snapshot)
+
+
+@pytest.mark.parametrize("tags", [False, True])
+@pytest.mark.parametrize("reads_deletions", [False, True])
+def test_an_object_of_a_version_that_is_kept_is_no_vacuums_work(
+    reads_deletions: bool, tags: bool
+) -> None:
+    store = MemoryStore()
+    log = CommitLog(store)
+    for seed in range(3):
+        append_table(store, log_rows(100, seed), "service,ts:desc")
+    compact_table(store)
+    append_table(store, log_rows(100, 3), None)
+    delete_rows(store, log, "value < 0.5")
+    snapshot = log.current()
+    compact_table(store)
+    if tags:
+        set_tag(log, "keep", snapshot)
+        vacuum(CommitLog(store), VacuumSettings(grace_seconds=0, retain_seconds=0))
+        assert log.current().oldest > snapshot.version
+    entry = snapshot.by_age()[0]
+    assert entry.deletion is not None
+    del store.objects[entry.deletion.key if reads_deletions else entry.key]
+    with refuses(FragmentMissingError, "which is kept"):
         read_all(store, snapshot)
