@@ -26,7 +26,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.table.object_names import fragment_key
 from compactor.table.version import Operation
 from tests.report.hostile import fail_once, hostile_table
-from tests.report.support import MadeUp, compacted, report_of
+from tests.report.support import METADATA, MadeUp, compacted, report_of
 from tests.support.fragments import sort_schema
 from tests.support.memory_store import MemoryStore
 from tests.support.tables import append_table, compact_table, ingest_tables, log_rows
@@ -143,6 +143,18 @@ def test_numbers_of_the_page_are_those_of_the_report(tmp_path: Path) -> None:
     assert report.key_space.before is not None
     drawn = len(report.key_space.before.bars) + len(report.key_space.now.bars)
     assert sum(len(trace["hovertext"]) for trace in bars) == drawn
+
+
+def test_what_is_due_next_obeys_the_properties_of_the_table_and_the_page_says_so() -> None:
+    said = {}
+    for runs in (2, 10):
+        made = MadeUp(structs.replace(METADATA, properties=(("level0_trigger_runs", runs),)))
+        made.ingest((0, 5))
+        made.ingest((0, 5))
+        said[runs] = page(made.report())
+    assert "<p>Nothing is due.</p>" not in said[2]
+    assert "--dry-run</code> shows with the table's properties" in said[2]
+    assert "<p>Nothing is due.</p>" in said[10]
 
 
 def test_of_thousands_of_columns_the_largest_are_shown_and_it_says_so(tmp_path: Path) -> None:
