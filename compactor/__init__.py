@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from compactor.api.scan import Scan as Scan
     from compactor.api.table import Table as Table
     from compactor.api.view import TableView as TableView
+    from compactor.compaction.backlog import Backlog as Backlog
+    from compactor.compaction.backlog import RunningCompaction as RunningCompaction
     from compactor.compaction.compact_report import CompactReport as CompactReport
     from compactor.compaction.plan_report import PlannedCompaction as PlannedCompaction
     from compactor.compaction.plan_report import PlannedMove as PlannedMove
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AlterReport": "compactor.write.alter",
+    "Backlog": "compactor.compaction.backlog",
     "Changes": "compactor.api.changes",
     "CompactReport": "compactor.compaction.compact_report",
     "CompactionSettings": "compactor.settings.compaction",
@@ -86,6 +89,7 @@ _PLACES = {
     "RowFunction": "compactor.rows.policy",
     "RowKind": "compactor.rows.policy",
     "RowPolicy": "compactor.rows.policy",
+    "RunningCompaction": "compactor.compaction.backlog",
     "Scan": "compactor.api.scan",
     "ScanReport": "compactor.read.read_reports",
     "SkipKind": "compactor.predicate.skipping.spec",
@@ -106,6 +110,7 @@ _PLACES = {
 
 __all__ = [
     "AlterReport",
+    "Backlog",
     "Changes",
     "CompactReport",
     "CompactionSettings",
@@ -129,6 +134,7 @@ __all__ = [
     "RowFunction",
     "RowKind",
     "RowPolicy",
+    "RunningCompaction",
     "Scan",
     "ScanReport",
     "SkipKind",

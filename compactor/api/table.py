@@ -406,7 +406,7 @@ class Table(TableView):
         move: takes the name from the version that has it.
         keep_later: makes vacuums keep all versions after it, too, for a reader of `changes` that moves the
         tag to where it has read.
-        Raises `UsageError` for an invalid name, or one that is taken without `move`, and
+        Raises `UsageError` for an invalid name, one that is taken without `move`, or a time of 0, and
         `VersionNotFoundError` if the version, or an object of it, is gone.
         """
         set_tag(

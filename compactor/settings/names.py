@@ -12,6 +12,7 @@ _FLAGS: Final = {
     "duration_seconds": "--duration",
     "grace_seconds": "--grace",
     "ingest_bytes_per_second": "--ingest",
+    "keep_seconds": "--keep",
     "late_share": "--late",
     "memory_limit_bytes": "--memory-limit",
     "properties": "--set",

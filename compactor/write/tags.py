@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from compactor.common.setting_keys import MOVE
+from compactor.common.setting_keys import KEEP_SECONDS, MOVE
 from compactor.errors import UsageError
 from compactor.read.changes import check_since
 from compactor.table.commit_log import CommitLog
@@ -37,10 +37,16 @@ def set_tag(
 
     keep_seconds: a vacuum ends the tag after that time; None keeps it. move: replaces a tag of that name.
     keeps_later: makes vacuums keep all versions after it, too.
-    Raises `UsageError` for an invalid name, or one that is taken; `VersionNotFoundError` if the version, or
-    an object of it, is gone.
+    Raises `UsageError` for an invalid name, one that is taken, or a time of 0; `VersionNotFoundError` if the
+    version, or an object of it, is gone.
     """
     check_tag_name(name)
+    if keep_seconds is not None and round(keep_seconds * 1000) <= 0:
+        raise UsageError(
+            KEEP_SECONDS,
+            f": a tag that is kept for {keep_seconds:g} seconds has expired when it is set; give a longer "
+            "time, or none to keep it",
+        )
     known = log.current()
     if not (keeps_later and _is_kept(known.tag(name), target)):
         check_whole(log, target)

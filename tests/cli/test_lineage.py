@@ -99,6 +99,7 @@ def test_wrong_tags_are_said_in_one_line(cli: Cli, path: Path) -> None:
     cli.fails(2, "tag", path, "a", "--version", 1, "--as-of", "1h")
     cli.fails(5, "tag", path, "a", "--version", 9)
     cli.fails(2, "tag", path, "a", "--keep", "soon")
+    cli.fails(2, "tag", path, "a", "--keep", "0s")
     cli("tag", path, "a")
     cli.fails(2, "tag", path, "a")
     cli.fails(5, "untag", path, "b")
