@@ -123,6 +123,8 @@ def _taken(function: str, tree: exp.Expression) -> tuple[Sequence[exp.Expression
             return [tree.this], _separator(tree)
         case "min_by" | "max_by":
             check_arguments(tree, ("this", "expression"))
+            if tree.expression is None:
+                raise SqlError("it takes two expressions")
             return [tree.this, tree.expression], None
     given = tree.expressions if isinstance(tree, exp.Anonymous) else [tree.this, *tree.expressions]
     return _only(given), None

@@ -268,7 +268,7 @@ def test_arguments_may_have_fields_of_structs(call: str, value: int) -> None:
         "bool_and(i)", "count_if(i)", "string_agg(i)", "string_agg(t, i)", "string_agg(t, ',' ORDER BY i)",
         "stddev(distinct i)", "count(distinct i, t)", "count(i, t)", "min(i, t)", "max(l)", "first(l)",
         "count(distinct l)", "sum(i) FILTER (WHERE i)", "sum(i) / count(*)", "sum(nix)", "sum(*)", "i",
-        "sum(sum(i))", "mode(i)",
+        "sum(sum(i))", "mode(i)", "min_by()", "min_by(*)", "max_by(i)", "max_by(i, *)",
     ],
 )  # fmt: skip
 def test_a_call_that_cannot_be_made_is_refused_before_rows_are_read(call: str) -> None:
