@@ -68,14 +68,18 @@ class WindowedColumns:
         """
         self._schema = schema
         self._frame_rows = frame_rows
-        self._what = what
-        self._arguments: dict[str, Expression] = {}
+        self._arguments: dict[str, tuple[str, Expression]] = {}
+        """By column: the first result that takes it, for errors, and the expression."""
         self._calls: dict[str, tuple[WindowFunction, str | None]] = {}
         self._names: dict[str, str] = {}
-        given = {name: parsed_expression(text, what) for name, text in texts.items()}
-        self.uses = {name for tree in given.values() for name in self._columns_of(tree)}
+        self.uses: set[str] = set()
         """The schema's columns that the expressions use."""
-        trees = {name: self._without_calls(tree) for name, tree in given.items()}
+        trees = {}
+        for name, text in texts.items():
+            self._result, self._what = name, f"{what}: column {name!r}"
+            tree = parsed_expression(text, self._what)
+            self.uses |= self._columns_of(tree)
+            trees[name] = self._without_calls(tree)
         added = [(name, call.type) for name, (call, _) in self._calls.items()]
         full = pa.schema([*schema, *added])
         self.columns = {
@@ -88,8 +92,8 @@ class WindowedColumns:
 
         Raises `pa.ArrowException` for values outside an argument's domain.
         """
-        for name, argument in self._arguments.items():
-            with computing(repr(argument.text)):
+        for name, (result, argument) in self._arguments.items():
+            with computing(f"column {result!r}"):
                 batch = batch.append_column(name, argument(batch))
         return batch
 
@@ -173,7 +177,7 @@ class WindowedColumns:
         argument = Expression(tree.this.sql(), self._schema, self._what, tree.this)
         dtype = argument.type
         name = self._free_name()
-        self._arguments[name] = argument
+        self._arguments[name] = (self._result, argument)
         return self._call_of(tree, dtype), name
 
     def _call_of(self, tree: exp.Expression, dtype: pa.DataType) -> WindowFunction:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from compactor.pipelines.config import Route
 from compactor.pipelines.expressions import Filter
+from compactor.pipelines.located import rows_at
 from compactor.pipelines.provenance import boundary_of
 from compactor.pipelines.work import RunContext
 from lsm_fragment.arrays.batches import keep_rows
@@ -55,14 +56,14 @@ def edges_of(name: str, node: Route) -> list[str]:
 
 
 def divided(work: RunContext, name: str, node: Route) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yields rows with the edge of their branch."""
+    """Yields rows with the edge of their branch. Errors of the conditions get the node's place."""
     edges = edges_of(name, node)
     division = Division(node, work.schemas[name], f"node {name!r}")
     for batch in work.clock.timed(name, work.stream(node.input)):
         if boundary_of(batch) is not None:
             yield from ((edge, batch) for edge in edges)
             continue
-        for made in work.dead_letters.made(division, batch, name):
+        for made in rows_at(work.pipeline, name, work.dead_letters.made(division, batch, name)):
             numbers = np.asarray(made.column(_BRANCH))
             rows = made.drop_columns([_BRANCH])
             yield from (
