@@ -295,13 +295,17 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "Aggregates, combines and entity merges are refused": (
         "test_bad_records::test_mistakes_of_correlation_keys_are_named",
     ),
-    "those without rows are empty documents; a header may be missing too": (
-        "test_text_sources::test_empty_files_of_a_pattern_have_no_rows", GRAPHS,
+    "Text files that a pattern matches may lack rows, and a header too: they are empty documents": (
+        "test_text_sources::test_empty_files_of_a_pattern_have_no_rows",
+        "test_text_sources::test_a_file_without_rows_that_alone_matches_a_pattern_is_empty", GRAPHS,
     ),
-    "A single file without rows needs `fields`": (
+    "`fields` are needed if no file of a pattern names a column": (
+        "test_text_sources::test_files_of_a_pattern_that_all_lack_rows_give_none",
+    ),
+    "for a file without rows that `path` names itself": (
         "test_text_sources::test_a_single_file_without_rows_has_the_declared_columns",
     ),
-    "and so does NDJSON whose lines are all bad": (
+    "for NDJSON whose lines are all bad": (
         "test_bad_records::test_of_lines_that_are_all_bad_the_first_reason_is_told",
     ),
     "If a disk or store fails at this last step": (
@@ -312,7 +316,8 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_config::test_the_longest_chain_that_is_taken_runs",
     ),
     "it is the wider. Other differences need `fields`": (
-        "test_text_sources::test_other_types_in_another_file_need_fields", GRAPHS,
+        "test_text_sources::test_other_types_in_another_file_need_fields",
+        "test_text_sources::test_json_of_another_kind_in_another_file_is_text_by_fields", GRAPHS,
     ),
     "**Text files are read once** if all columns used": (
         "test_projection::test_declared_columns_are_read_in_one_pass",

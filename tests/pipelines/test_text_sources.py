@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.errors import ConfigError, InputError
+from compactor.errors import ConfigError, DataError, InputError
 from compactor.pipelines.config import parse_pipeline
 from compactor.pipelines.phases import run_pipeline
 from tests.support.wording import refuses
@@ -163,6 +163,19 @@ def test_files_of_a_pattern_that_all_lack_rows_give_none(tmp_path: Path) -> None
     assert (tmp_path / "out.csv").exists()
 
 
+@pytest.mark.parametrize("pattern", ["*.csv", "[a].csv"])
+def test_a_file_without_rows_that_alone_matches_a_pattern_is_empty(
+    tmp_path: Path, pattern: str
+) -> None:
+    put_all(tmp_path, {"a.csv": "n,s\n"})
+    nodes: dict[str, Any] = {
+        "a": {"source": {"path": str(tmp_path / pattern)}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "out.ndjson")}},
+    }
+    assert run(nodes).outputs["o"].documents == 1
+    assert rows_in(tmp_path / "out.ndjson") == []
+
+
 def test_other_types_in_another_file_need_fields(tmp_path: Path) -> None:
     put_all(
         tmp_path, {"1.csv": "zip,t\n1,2026-01-01\n", "2.csv": "zip,t\nA1,2026-01-01T10:00:00\n"}
@@ -180,6 +193,36 @@ def test_other_types_in_another_file_need_fields(tmp_path: Path) -> None:
         {"zip": "1", "t": "2026-01-01T00:00:00.000000"},
         {"zip": "A1", "t": "2026-01-01T10:00:00.000000"},
     ]
+
+
+def test_json_of_another_kind_in_another_file_is_text_by_fields(tmp_path: Path) -> None:
+    rows = {"1.ndjson": '{"a": 1.50}\n', "2.ndjson": '{"a": "x"}\n', "3.ndjson": '{"a": [1, 2]}\n'}
+    put_all(tmp_path, rows)
+    source: dict[str, Any] = {"path": str(tmp_path / "?.ndjson")}
+    nodes = {
+        "a": {"source": source},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.csv")}},
+    }
+    with refuses(ConfigError, "`fields`"):
+        run(nodes)
+    source |= {"fields": {"a": "TEXT"}}
+    run(nodes)
+    assert (tmp_path / "o.csv").read_text() == '"a"\n"1.50"\n"x"\n"[1, 2]"\n'
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_an_integer_that_the_double_of_another_file_does_not_hold_is_told_with_its_row(
+    tmp_path: Path, continues: bool
+) -> None:
+    bad = "x,y\n" * continues
+    put_all(tmp_path, {"1.csv": "n\n1.5\n", "2.csv": f"n\n1\n{bad}2\n{2**53 + 1}\n"})
+    nodes = {
+        "a": {"source": {"path": str(tmp_path / "?.csv")}},
+        "o": {"output": {"input": "a", "path": str(tmp_path / "o.ndjson")}},
+    }
+    settings = {"on_error": "continue", "dead_letter": str(tmp_path / "bad.ndjson")}
+    with refuses(DataError, f"2.csv, row {3 + continues}: column 'n'"):
+        run(nodes, **(settings if continues else {}))
 
 
 LOCAL_THEN_ZONED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,7 +18,7 @@ from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.common_types import common_type
 from compactor.files.jsontext import json_values
 from compactor.files.layouts import kind_with
-from compactor.files.places import STREAM, addresses_of, exists, matching_paths
+from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of, exists, matching_paths
 from compactor.files.plain_text import plain_text
 from compactor.files.problems import UnknownColumnsError
 from compactor.files.read import open_table_file
@@ -47,6 +48,7 @@ from lsm_fragment import compute as pc
 from lsm_fragment.arrays.buffers import integer_array
 from lsm_fragment.arrays.storage import plain, to_logical, to_storage
 from lsm_fragment.arrays.types import storage_type
+from lsm_fragment.failing import failing_rows
 from lsm_fragment.names import names_text
 from lsm_fragment.value_errors import OF_VALUES, first_line
 
@@ -132,6 +134,7 @@ def open_source(
         where = source.table
         return SourceReader(table.schema, lambda: one_document(where, table.rows(), table.schema))
     paths = _paths(source, f"node {name!r}")
+    is_pattern = paths not in ([source.path], [STANDARD_INPUT])
     files: list[FileBatches] = []
     again = {file.path: file for file in settled if file.rewind()}
     held_bytes = how.held_bytes
@@ -142,7 +145,7 @@ def open_source(
                 path,
                 source,
                 how._replace(held_bytes=room if guesses else held_bytes),
-                may_be_empty=len(paths) > 1,
+                may_be_empty=is_pattern,
                 guesses=guesses and room >= _MIN_GUESSED,
             )
             files.append(opened.enter_context(file))
@@ -195,6 +198,7 @@ def _opened(
             guesses=guesses and source.correlation_key is None,
             keeps_zones=True,
             takes_streams=True,
+            text_holds_all=True,
         )
     except UnknownColumnsError as error:
         raise InputError(error.message, ", or declare the columns in `fields`") from None
@@ -302,6 +306,7 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
     """Yields each file as a document. key: the correlation key, noted for bad rows."""
     rows = 0
     for file in files:
+        first = rows
         reader.begun.append((rows, file.path))
         noted = _Noted(file, reader, rows, key)
         noted.note()
@@ -311,11 +316,19 @@ def _rows_of(files: Sequence[FileBatches], reader: SourceReader, key: str | None
         with nullcontext() if file.is_guess else file:
             for batch in file:
                 noted.note()
+                number_of = partial(_number_of, file, rows - first)
                 rows += batch.num_rows
-                yield _as_declared(_widened(batch, reader.schema), reader.schema, file.path)
+                yield _as_declared(
+                    _widened(batch, reader.schema), reader.schema, file.path, number_of
+                )
         noted.note()
         rows += len(file.bad_rows)
         yield boundary_batch(Boundary(False, name), reader.schema)
+
+
+def _number_of(file: FileBatches, good_before: int, row: int) -> int:
+    """Returns the number in the file, from 0, of the good row `row` after as many others."""
+    return int(Places([bad.ordinal for bad in file.bad_rows]).of(good_before + row, 1)[0])
 
 
 class _Noted:
@@ -344,7 +357,8 @@ class _Noted:
 def _bad_keys(file: FileBatches, field: pa.Field) -> pa.Array:
     """Returns the keys of bad rows in the field's type."""
     own = file.schema.field(field.name) if field.name in file.schema.names else field
-    return _column_as(file.kept_of_bad_rows(own.type), field, file.path)
+    kept = file.kept_of_bad_rows(own.type)
+    return _column_as(kept, field, file.path, lambda row: file.bad_rows[row].ordinal)
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -368,11 +382,16 @@ def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch.append_column(WIDENED, maps)
 
 
-def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
-    """Returns the schema's columns. Raises `DataError` for values that do not match the declared types."""
+def _as_declared(
+    batch: pa.RecordBatch, schema: pa.Schema, path: str, number_of: Callable[[int], int]
+) -> pa.RecordBatch:
+    """Returns the schema's columns. Raises `DataError` for values that do not match the schema's types.
+
+    number_of: returns the number in the file, from 0, of a row.
+    """
     there = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = [
-        _column_as(there[field.name], field, path)
+        _column_as(there[field.name], field, path, number_of)
         if field.name in there
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
@@ -380,15 +399,24 @@ def _as_declared(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Reco
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
-def _column_as(column: pa.Array, field: pa.Field, path: str) -> pa.Array:
+def _column_as(
+    column: pa.Array, field: pa.Field, path: str, number_of: Callable[[int], int]
+) -> pa.Array:
     if column.type == field.type or is_coded(column, field):
         return column
+    stored = to_storage(column)
+
+    def convert(start: int, stop: int) -> pa.Array:
+        return converted(stored[start:stop], field.type)
+
     try:
-        return converted(to_storage(column), field.type)
+        return convert(0, len(stored))
     except OF_VALUES as error:
+        row, error = next(failing_rows(len(stored), convert, OF_VALUES), (None, error))
+        where = path if row is None else f"{path}, row {number_of(row) + 1:,}"
         raise DataError(
-            f"{path}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
-            f"({first_line(error)}): correct `fields`"
+            f"{where}: column {field.name!r} is {column.type}, and can't be read as {field.type} "
+            f"({first_line(error)}): declare another type in `fields`"
         ) from None
 
 
