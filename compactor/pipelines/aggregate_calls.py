@@ -167,5 +167,7 @@ def _separator(tree: exp.Expression) -> str:
         or not given.is_string
         or len(given.this) > _MAX_SEPARATOR
     ):
-        raise SqlError("the separator is a text, as in string_agg(x, ', ')")
+        raise SqlError(
+            f"the separator is a text of at most {_MAX_SEPARATOR:,} characters, as in string_agg(x, ', ')"
+        )
     return str(given.this)

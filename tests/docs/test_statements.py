@@ -127,7 +127,28 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "Keys compare by value: integers of any width and sign": (
         "test_join_kinds::test_keys_of_different_types_are_equal_if_their_values_are",
     ),
+    "has at most 1,000 characters": (
+        "test_bounds::test_a_separator_has_at_most_1_000_characters",
+    ),
     # Places
+    "One HEAD finds the version of an object, one GET for each pass over a text file reads it": (
+        "test_s3::test_sources_outputs_and_dead_letters_may_be_objects",
+    ),
+    "if it was replaced in between, the run ends with an error": (
+        "test_s3::test_an_object_replaced_between_two_passes_is_refused",
+        "test_s3_parquet::test_an_object_replaced_between_its_ranges_is_refused",
+    ),
+    "copied to local disk, by one GET; of a Parquet file from 4 MiB on, only the columns that are used": (
+        "test_s3_parquet::test_only_the_columns_that_are_read_are_fetched",
+        "test_bounds::test_parquet_from_4_mib_on_is_read_by_the_ranges_of_its_columns",
+    ),
+    "by GETs of ranges, if they are less than half of it": (
+        "test_s3_parquet::test_a_file_of_which_most_is_read_is_copied_by_one_get",
+    ),
+    "one PUT, or an upload in parts that is completed at the end; a failed run aborts it": (
+        "test_s3::test_sources_outputs_and_dead_letters_may_be_objects",
+        "test_s3::test_large_objects_are_uploads_of_several_parts_and_a_failure_leaves_none",
+    ),
     "standard output, once all outputs are written; until then the rows wait": (
         "test_streams::test_a_failed_run_prints_no_row",
     ),
@@ -139,7 +160,15 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
         "test_order_and_bounds::"
         "test_rows_of_a_pipe_that_stays_open_are_written_as_they_come",
     ),
+    "in blocks of what comes within a tenth of a second": (
+        "test_bounds::test_a_read_of_a_stream_returns_what_comes_within_a_tenth_of_a_second",
+    ),
+    "by two sources and in both [phases]": ("test_streams::test_a_pipe_is_read_once_in_a_run",),
     # Windows
+    "Windows leave bad rows out, but include rows whose group fails later": (
+        "test_windows::test_rows_that_an_argument_is_not_defined_of_are_in_no_window",
+        "test_windows::test_rows_of_a_window_keep_their_groups_and_are_one_document",
+    ),
     "ties keep their order": (
         "test_windows::test_windows_give_what_plain_python_gives_whatever_the_batches", GRAPHS,
     ),
@@ -161,7 +190,13 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "A row is in each window that contains its time; the start is inclusive, the end exclusive": (
         "test_time_windows::test_a_row_is_in_every_window_that_holds_its_time_and_no_other", GRAPHS,
     ),
+    "one that puts a row into more than 10,000 windows": (
+        "test_bounds::test_a_row_is_in_at_most_10_000_windows_of_time",
+    ),
     # Merge orders
+    "All orders that keep the order within inputs are equally likely": (
+        "test_order_and_bounds::test_seeds_give_all_orders_that_keep_those_within_inputs_equally_often",
+    ),
     "the rows of `inputs[0]`, then those of `inputs[1]`": (
         "test_merges::test_concat_gives_one_input_after_the_other_and_the_same_bytes_again", GRAPHS,
     ),
@@ -245,6 +280,7 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "which are a quarter of `memory.limit` and at most 64 MiB for all sources together": (
         "test_order_and_bounds::test_sources_keep_rows_within_a_quarter_of_the_limit_for_all_together",
+        "test_bounds::test_all_sources_together_keep_64_mib_of_the_rows_that_tell_their_types",
     ),
     "half of `memory.limit` is charged for it, or less if other stages leave less": (
         "test_database::test_a_query_takes_its_part_of_the_memory_while_it_is_open",
@@ -253,6 +289,9 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "What does not fit is in a folder for temporary files, which the run removes": (
         "test_database::test_more_rows_than_memory_go_to_a_folder_that_ends_with_the_run",
+    ),
+    "that of a killed run is removed by the next run": (
+        "resources/test_scratch::test_a_folder_goes_with_its_process_and_one_of_a_killed_process_with_the_next",
     ),
     "its only input is an interleave without seed that has no other consumer": (
         "test_classification::test_an_output_of_an_interleave_of_sources_alone_is_live",
@@ -263,7 +302,17 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "the rows already written, 256 records, 1,024 per source, and the batches in flight": (
         "test_merges::test_a_blocked_writer_bounds_what_is_produced",
     ),
+    # Report
+    "SIGINT and SIGTERM end a run with exit code 130, and nothing of it is visible": (
+        "test_places::test_sigterm_leaves_nothing_behind",
+    ),
+    "Once outputs begin to appear, all do first": (
+        "cli/test_interrupts::test_an_interruption_while_outputs_appear_takes_effect_when_all_have",
+    ),
     # Documents
+    "and there are at most 10,000": (
+        "test_bounds::test_an_output_is_split_into_at_most_10_000_files",
+    ),
     "Its start and end travel with the rows, in order, independent of batches": (
         "test_documents::test_a_documents_end_follows_its_last_record_across_batches",
     ),
@@ -285,12 +334,23 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "Rows with equal values form a group, across sources": (
         "test_bad_records::test_a_group_with_a_bad_record_is_put_aside_whole",
     ),
-    "So do groups of which an output holds more than `max_group_buffer` rows": (
+    "So do groups of which an output holds more than `max_group_buffer` rows (default 10,000": (
         "test_bad_records::test_a_group_of_more_than_max_group_buffer_is_given_up",
+        "test_bounds::test_a_group_has_at_most_10_000_rows_unless_the_pipeline_says_otherwise",
     ),
     "Until then outputs hold its rows": (
         "test_classification::test_an_output_of_correlated_rows_is_held_and_others_are_not",
         "test_bad_records::test_without_bad_records_all_groups_are_written_in_order",
+    ),
+    "A bad line of NDJSON or CSV belongs to the group of its key": (
+        "test_bad_records::test_bad_lines_whose_key_is_readable_fail_their_groups",
+        "test_bad_records::test_the_key_of_a_row_that_is_not_utf8_fails_its_group",
+    ),
+    "(but for the `where` of a table, which then ends the run)": (
+        "test_messages::test_the_condition_of_a_table_that_fails_for_a_row_ends_the_run",
+    ),
+    "2 for a mistake in the pipeline, 3 for files and rows": (
+        "test_messages::test_the_exit_code_of_a_mistake_is_that_of_its_kind",
     ),
     "Aggregates, combines and entity merges are refused": (
         "test_bad_records::test_mistakes_of_correlation_keys_are_named",
@@ -322,6 +382,12 @@ PIPELINES: Final[dict[str, tuple[str, ...]]] = {
     "**Text files are read once** if all columns used": (
         "test_projection::test_declared_columns_are_read_in_one_pass",
         "test_guesses::test_types_that_hold_take_one_pass",
+    ),
+    "guesses types from the first 100,000 rows or 16 MiB of them": (
+        "test_bounds::test_types_are_guessed_from_100_000_rows_or_16_mib",
+    ),
+    "from the seventeenth large file of a pattern on": (
+        "test_bounds::test_types_of_sixteen_large_files_of_a_pattern_are_guessed",
     ),
     "If a later value is not of its type": (
         "test_guesses::test_a_later_value_of_another_type_makes_the_run_begin_again",

@@ -205,3 +205,31 @@ def test_a_row_of_several_files_is_told_with_its_file(folder: Path) -> None:
     Path("p.json").write_text(json.dumps({"nodes": nodes}, indent=1))
     with refuses(CompactorError, "row 8 of 'a' (row 3 of n-1.ndjson)"):
         run_pipeline(load_pipeline("p.json"))
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "code"),
+    [
+        ("path: a.ndjson", "path: out.ndjson, sort_by: n", 2),
+        ("path: none.ndjson", "path: out.ndjson", 3),
+        ("path: maps.parquet", "path: out.csv", 3),
+        ("path: a.ndjson", "table: t", 5),
+        ("table: t", "path: out.ndjson", 5),
+    ],
+)
+def test_the_exit_code_of_a_mistake_is_that_of_its_kind(
+    folder: Path, source: str, output: str, code: int
+) -> None:
+    text = f"nodes:\n  a: {{source: {{{source}}}}}\n  o: {{output: {{input: a, {output}}}}}\n"
+    Path("p.yaml").write_text(text)
+    with pytest.raises(CompactorError) as caught:
+        check_pipeline(load_pipeline("p.yaml"))
+    assert caught.value.exit_code == code
+
+
+def test_the_condition_of_a_table_that_fails_for_a_row_ends_the_run(folder: Path) -> None:
+    Table.create(folder / "there", pa.table({"k": [1, 2]}), "k")
+    text = "on_error: continue\ndead_letter: bad.ndjson\nnodes:\n"
+    text += "  a: {source: {table: there, where: 10 / (k - 1) > 1}}\n"
+    text += "  o: {output: {input: a, path: out.ndjson}}\n"
+    _refused(text, "p.yaml, line 4: node 'a'")

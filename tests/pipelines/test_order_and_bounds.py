@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,6 +129,22 @@ def test_a_seed_orders_rows_by_their_number_alone(tmp_path: Path) -> None:
         run_of(tmp_path, nodes, batch_size=random.randint(1, 50)).run()
         orders.append([(names.index(name), n) for name, n in names_in(tmp_path / "o.ndjson")])
     assert orders[0] == orders[1]
+
+
+def test_seeds_give_all_orders_that_keep_those_within_inputs_equally_often(tmp_path: Path) -> None:
+    nodes = csv_source(tmp_path, "a", 2) | csv_source(tmp_path, "b", 2)
+    merge: dict[str, Any] = {"inputs": ["a", "b"], "mode": "interleave"}
+    nodes |= {"m": {"merge": merge}, "o": {"output": {"input": "m", "path": "IN/o.ndjson"}}}
+    orders: Counter[str] = Counter()
+    for seed in range(120):
+        merge["interleave_seed"] = seed
+        run_of(tmp_path, nodes).run()
+        found = names_in(tmp_path / "o.ndjson")
+        assert sorted(found) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+        assert all(found.index((name, 0)) < found.index((name, 1)) for name in "ab")
+        orders["".join(name for name, _ in found)] += 1
+    # 20 each; the standard deviation is 4.
+    assert len(orders) == 6 and min(orders.values()) > 8 and max(orders.values()) < 34
 
 
 @pytest.mark.parametrize("limit", ["512MiB", "4MiB"])
