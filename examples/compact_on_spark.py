@@ -18,6 +18,7 @@ import pyarrow as pa
 from compactor import Policy, Strategy, Table
 
 try:
+    import pandas  # noqa: F401 - PySpark's tasks need it
     from pyspark.sql import SparkSession
 
     from compactor.spark import register

@@ -1,6 +1,6 @@
 """A table on S3, here a local moto server; on real S3 leave out the code that starts it.
 
-    python object_storage.py        leaves nothing; needs moto[server]
+    python object_storage.py        leaves nothing; needs lsm-compactor[s3] and moto[server]
 
 Credentials, region and endpoint come from the usual AWS settings: profiles, roles, AWS_ENDPOINT_URL.
 """
@@ -10,16 +10,18 @@ from __future__ import annotations
 import logging
 import os
 
-import boto3
 import numpy as np
 import pyarrow as pa
 
 from compactor import CompactionSettings, Policy, Strategy, Table
 
 try:
+    import boto3
     from moto.server import ThreadedMotoServer
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"{missing.name} is not installed: pip install 'moto[server]'") from None
+    raise SystemExit(
+        f"{missing.name} is not installed: pip install 'lsm-compactor[s3]' 'moto[server]'"
+    ) from None
 
 os.environ |= {
     "AWS_ACCESS_KEY_ID": "example",

@@ -1,6 +1,7 @@
 """Writes logs of two services to a table and a summary: a graph of nodes in YAML, run in bounded memory.
 
-python pipeline.py        leaves app.ndjson, web.csv, logs.yaml, ./errors and summary.csv
+python pipeline.py        leaves app.ndjson, web.csv, logs.yaml, ./errors and summary.csv;
+                          needs lsm-compactor[pipelines]
 """
 
 from __future__ import annotations
@@ -15,6 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from compactor import Table
+
+try:
+    import duckdb  # noqa: F401 - computes the summary
+except ModuleNotFoundError as missing:
+    raise SystemExit(
+        f"{missing.name} is not installed: pip install 'lsm-compactor[pipelines]'"
+    ) from None
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 PIPELINE = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -60,14 +61,41 @@ PARAMETERS: Final = [
 ]
 
 
+NEEDS: Final = {
+    "query_engines.py": (["duckdb", "pandas", "polars"], "duckdb polars pandas"),
+    "pipeline.py": (["duckdb"], "lsm-compactor[pipelines]"),
+    "object_storage.py": (["boto3", "moto"], "lsm-compactor[s3] moto[server]"),
+    "compact_on_spark.py": (["pandas", "pyspark"], "lsm-compactor[spark]"),
+}
+"""The modules that an example needs beside the base, and what pip installs for them."""
+HIDING: Final = """\
+import sys
+
+
+class Without:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.partition(".")[0])
+
+
+sys.meta_path.insert(0, Without())
+"""
+
+
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_an_example_runs_and_shows_what_it_is_about(name: str, tmp_path: Path) -> None:
-    """Nothing of it is set up but the way to the package: no AWS settings, no Spark session."""
+def test_an_example_runs_with_what_it_needs_and_shows_what_it_is_about(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nothing is set up but the way to the package: no AWS settings, no Spark session, no other extras."""
+    hiding = tmp_path_factory.mktemp("hiding")
+    needed, _packages = NEEDS.get(name, ([], ""))
+    hidden = {module for modules, _packages in NEEDS.values() for module in modules} - {*needed}
+    (hiding / "sitecustomize.py").write_text(HIDING.format(hidden=hidden or {""}))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-u", str(EXAMPLES / name)],
         cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment | {"PYTHONPATH": f"{hiding}{os.pathsep}{ROOT}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -80,24 +108,20 @@ def test_an_example_runs_and_shows_what_it_is_about(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [
-        ("query_engines.py", "duckdb", "duckdb polars pandas"),
-        ("query_engines.py", "pandas", "duckdb polars pandas"),
-        ("query_engines.py", "polars", "duckdb polars pandas"),
-        ("object_storage.py", "moto", "'moto[server]'"),
-        ("compact_on_spark.py", "pyspark", "'lsm-compactor[spark]'"),
-    ],
+    ("name", "module"), [(name, module) for name in NEEDS for module in NEEDS[name][0]]
 )
 def test_an_example_without_its_extra_names_it_in_one_line(
-    name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for known in [known for known in sys.modules if known.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, known)
     monkeypatch.setattr(sys, "meta_path", [_Without(module), *sys.meta_path])
     with pytest.raises(SystemExit) as left:
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    assert left.value.code == f"{module} is not installed: pip install {extra}"
+    assert isinstance(left.value.code, str)
+    found, packages = left.value.code.split(" is not installed: pip install ")
+    assert found == module
+    assert shlex.split(packages) == NEEDS[name][1].split()
 
 
 def test_an_example_for_spark_without_java_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +143,13 @@ class _Without:
             raise ModuleNotFoundError(f"No module named {name!r}", name=self._name)
 
 
-def test_every_example_is_run_and_listed() -> None:
+def test_every_example_is_run_and_listed_with_what_it_needs() -> None:
     programs = {path.name for path in EXAMPLES.glob("*.py")}
     assert programs == set(SHOWN)
-    listed = (EXAMPLES / "README.md").read_text()
-    assert all(f"[{name}]({name})" in listed for name in programs)
+    lines = (EXAMPLES / "README.md").read_text().splitlines()
+    for name in programs:
+        (line,) = [line for line in lines if line.startswith(f"| [{name}]({name}) |")]
+        needs = line.split("|")[3].strip()
+        _modules, packages = NEEDS.get(name, ([], ""))
+        assert needs.startswith(f"`{packages}`" if packages else ""), line
+        assert bool(needs) == bool(packages), line
