@@ -72,6 +72,11 @@ from lsm_fragment.threads import ThreadPool
 def _ignore(_done: int) -> None: ...
 
 
+def _without_total(on_progress: Callable[[int], None] | None) -> Callable[[int, int], None]:
+    told = on_progress or _ignore
+    return lambda done, _total: told(done)
+
+
 class _Counting(Listener):
     """Counts the compactions that end."""
 
@@ -312,7 +317,7 @@ class Table(TableView):
             set,
             dry_run=dry_run,
             threads=threads or usable_cores(),
-            on_progress=on_progress or _ignore,
+            on_progress=_without_total(on_progress),
         )
         self._snapshot = self._log.latest
         return report
@@ -592,7 +597,7 @@ class Table(TableView):
             name=name,
             min_level=min_level,
             threads=threads or usable_cores(),
-            on_progress=on_progress or _ignore,
+            on_progress=_without_total(on_progress),
         )
         return publisher.publish()
 

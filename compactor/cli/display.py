@@ -43,7 +43,7 @@ def print_table(title: str | None, columns: list[tuple[str, bool]], rows: list[l
 def progress(description: str, total: int | None, begun: int = 0) -> Iterator[Any]:
     """Shows a progress bar on stderr while the block runs, on terminals only, and not among JSON log lines.
 
-    begun: what was done before the block. Yields `advance(to, total=None)`.
+    begun: what was done before the block. Yields `advance(to, total=None, description=None)`.
     """
     if (console := terminal()) is None:
         yield _nothing
@@ -69,14 +69,14 @@ def progress(description: str, total: int | None, begun: int = 0) -> Iterator[An
     with _shown(bar):
         task = bar.add_task(description, total=total, completed=begun)
 
-        def advance(to: int, total: int | None = None) -> None:
-            # Without a total the one before stays.
-            bar.update(task, completed=to, total=total)
+        def advance(to: int, total: int | None = None, description: str | None = None) -> None:
+            # Without a total or description the one before stays.
+            bar.update(task, completed=to, total=total, description=description)
 
         yield advance
 
 
-def _nothing(_to: int, _total: int | None = None) -> None:
+def _nothing(_to: int, _total: int | None = None, _description: str | None = None) -> None:
     """Stands for the progress bar where none is shown."""
 
 

@@ -10,12 +10,13 @@ import click
 from compactor.cli.display import progress
 from compactor.cli.output import echo_json
 from compactor.cli.shared_options import check_condition, threads_option
-from compactor.cli.tables import open_table
+from compactor.cli.tables import open_log
 from compactor.cli.telemetry import log_options
 from compactor.common.counts import counted
 from compactor.common.plain_values import plain_dict
 from compactor.errors import UsageError
-from compactor.write.update import UpdateReport
+from compactor.resources.cores import usable_cores
+from compactor.write.update import UpdateReport, update_rows
 from lsm_fragment.names import parse_name
 
 _ASSIGNMENT: Final = re.compile(r'\s*("(?:[^"]|"")+"|[^"=]*[^"=\s])\s*=(?!=)(.*\S.*)', re.DOTALL)
@@ -70,9 +71,18 @@ def update_command(
     """
     check_condition(where, 'name the rows to update, or "true" for all')
     given = _assignments(assigned)
-    opened = open_table(table)
-    with progress(f"update {table}", None) as advance:
-        report = opened.update(where, given, dry_run=dry_run, threads=threads, on_progress=advance)
+    log = open_log(table)
+    with progress(f"search {table}", None) as advance:
+        report = update_rows(
+            log.store,
+            log,
+            where,
+            given,
+            dry_run=dry_run,
+            threads=threads or usable_cores(),
+            on_progress=lambda done, found: advance(done, found, f"update {table}"),
+            on_search=advance,
+        )
     if as_json:
         echo_json({**plain_dict(report), "dry_run": dry_run})
         return

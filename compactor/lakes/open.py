@@ -27,7 +27,7 @@ def open_publisher(
     name: str | None = None,
     min_level: int = 0,
     threads: int = 1,
-    on_progress: Callable[[int], None] = lambda _rows: None,
+    on_progress: Callable[[int, int], None] = lambda _rows, _all: None,
 ) -> Publisher:
     """Opens the publisher of a table to a folder or `s3://bucket/prefix`.
 

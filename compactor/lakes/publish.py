@@ -46,17 +46,17 @@ class Publisher:
         *,
         min_level: int = 0,
         threads: int = 1,
-        on_progress: Callable[[int], None] = lambda _rows: None,
+        on_progress: Callable[[int, int], None] = lambda _rows, _all: None,
     ) -> None:
         """target: holds the files of the lake. min_level: leaves fragments of lower levels out.
-        on_progress: called with the number of rows written so far."""
+        on_progress: called with the number of rows written so far, and of those to be written."""
         self._log = log
         self._target = target
         self._lake = lake
         self._min_level = min_level
         self._threads = threads
         self._on_progress = on_progress
-        self._rows = 0
+        self._rows = self._rows_to_write = 0
 
     def publish(self) -> PublishReport:
         """Publishes the newest version. Starts again if another publisher commits first.
@@ -101,7 +101,8 @@ class Publisher:
         of_files = self._lake.file_schema(state, schema)
 
         def write(piece: Piece) -> LakeFile:
-            return write_piece(
+            before = self._rows
+            file = write_piece(
                 self._log.store,
                 snapshot,
                 piece,
@@ -111,7 +112,12 @@ class Publisher:
                 threads=self._threads,
                 on_rows=self._count,
             )
+            # Fewer rows are written if some are merged, or if a run that was killed has written the file.
+            self._rows_to_write -= piece.live_rows - (self._rows - before)
+            self._count(0)
+            return file
 
+        self._rows, self._rows_to_write = 0, sum(piece.live_rows for piece in change.adds)
         files = {piece.id: write(piece) for piece in change.adds}
         # Rows that a policy merges may all be deleted. Iceberg's readers don't list files without rows.
         written = {piece: file for piece, file in files.items() if file.rows}
@@ -194,7 +200,7 @@ class Publisher:
 
     def _count(self, rows: int) -> None:
         self._rows += rows
-        self._on_progress(self._rows)
+        self._on_progress(self._rows, max(self._rows, self._rows_to_write))
 
     def _commit(self, state: LakeState, *swaps: Swap) -> LakeState:
         """Commits the swaps that change something, each on top of the one before.

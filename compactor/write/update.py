@@ -62,17 +62,19 @@ def update_rows(
     *,
     dry_run: bool,
     threads: int,
-    on_progress: Callable[[int], None],
+    on_progress: Callable[[int, int], None],
+    on_search: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> UpdateReport:
     """Updates all rows that satisfy the condition, in one commit.
 
     given: as for `bound_assignments`. dry_run: computes the new rows and writes nothing. threads: number that
-    search and read. on_progress: called with the number of rows changed so far.
+    search and read. on_progress: called with the number of rows changed so far, and of those found.
+    on_search: called with the number of fragments searched so far, and of all.
     Raises `UsageError` for an invalid condition or assignment, `DataError` and `InputError` for a new value
     that its column can't take, and what deletions raise; then nothing is updated.
     """
     with thread_pool_of(threads) as pool:
-        update = _Update(store, log, where, given, pool, on_progress)
+        update = _Update(store, log, where, given, pool, on_progress, on_search)
         return until_current(log, update.dry_run if dry_run else update.attempt, "updated")
 
 
@@ -84,11 +86,15 @@ class _Update:
         where: str,
         given: Mapping[str, Any],
         pool: ThreadPool,
-        on_progress: Callable[[int], None],
+        on_progress: Callable[[int, int], None],
+        on_search: Callable[[int, int], None],
     ) -> None:
         self._store, self._log, self._given = store, log, given
-        self._pool, self._on_progress = pool, on_progress
-        self._replacing = Replacing(store, where, Operation.UPDATE, pool)
+        self._pool, self._on_progress, self._on_search = pool, on_progress, on_search
+        self._fragments = 0
+        self._replacing = Replacing(
+            store, where, Operation.UPDATE, pool, on_progress=self._told_of_search
+        )
 
     def dry_run(self, snapshot: Snapshot) -> UpdateReport:
         file, plan = self._begin(snapshot)
@@ -134,6 +140,7 @@ class _Update:
         from compactor.write.assignments import bound_assignments
 
         assignments = bound_assignments(snapshot.table, self._given)
+        self._fragments = len(snapshot.fragments)
         self._replacing.count(snapshot)
         file = _ChangedRows(
             self._store, snapshot, self._replacing.where, assignments, self._pool.threads
@@ -143,7 +150,10 @@ class _Update:
         return file, replace(plan, has_counts=True)
 
     def _told(self, _path: str, batch: pa.RecordBatch, rows_before: int) -> None:
-        self._on_progress(rows_before + batch.num_rows)
+        self._on_progress(rows_before + batch.num_rows, self._replacing.shown_rows)
+
+    def _told_of_search(self, done: int) -> None:
+        self._on_search(done, self._fragments)
 
 
 class _ChangedRows(FileBatches):

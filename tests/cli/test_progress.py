@@ -1,4 +1,4 @@
-"""Progress bars show all that is to be done: all files of an ingest, all compactions that were begun."""
+"""Progress bars show all that is to be done: files of an ingest, compactions that were begun, rows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from compactor import Table
 from compactor.cli.main import run
+from compactor.lakes.publish import Publisher
 
 Advances = list[tuple[int, int | None]]
 
@@ -22,9 +23,9 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Advances:
     @contextmanager
     def progress(_name: str, total: int | None, begun: int = 0) -> Iterator[Callable[..., None]]:
         advances.append((begun, total))
-        yield lambda to, now=None: advances.append((to, total if now is None else now))
+        yield lambda to, now=None, _name=None: advances.append((to, now or total))
 
-    for command in ("write", "compact"):
+    for command in ("write", "compact", "publish", "update"):
         monkeypatch.setattr(f"compactor.cli.{command}.progress", progress)
     return advances
 
@@ -50,6 +51,43 @@ def test_a_compact_shows_the_bytes_of_all_its_compactions(tmp_path: Path, shown:
     (_, first), *_, (done, total) = shown[1:]
     assert (first, done, total) == (whole, whole, whole)
     assert len({to for to, _ in shown}) == 3  # none, one and both of the compactions
+
+
+def test_an_update_shows_the_fragments_to_search_and_then_the_rows_to_change(
+    tmp_path: Path, shown: Advances
+) -> None:
+    url = _of_two_ingests(tmp_path)
+    shown.clear()
+    assert run(["update", url, "--where", "k > 1", "--set", "k = k + 10"]) == 0
+    assert set(shown[1:]) == {(0, 2), (1, 2), (2, 2), (4, 4)}
+    assert shown.index((2, 2)) < shown.index((4, 4))
+
+
+@pytest.mark.parametrize("policy", ["append", "last"])
+def test_a_publication_shows_the_rows_that_it_has_to_write(
+    policy: str, tmp_path: Path, shown: Advances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a key that are merged, and files that a killed run has left, are not waited for."""
+    url = _of_two_ingests(tmp_path, "--row-policy", policy)
+    publish = ["publish", url, str(tmp_path / "lake"), "--as", "parquet"]
+    shown.clear()
+    with monkeypatch.context() as killed:
+        killed.setattr(Publisher, "_commit", None)
+        assert run(publish) == 1
+    assert shown[1] == (3, 6)
+    assert shown[-1] == ((6, 6) if policy == "append" else (3, 3))
+    assert run(["ingest", url, str(tmp_path / "k.ndjson")]) == 0
+    shown.clear()
+    assert run(publish) == 0
+    assert shown[-1] == (3, 3)
+
+
+def _of_two_ingests(folder: Path, *options: str) -> str:
+    (folder / "k.ndjson").write_text('{"k": 1}\n{"k": 2}\n{"k": 3}\n')
+    url = str(folder / "t")
+    for more in (["--sort-by", "k", *options], []):
+        assert run(["ingest", url, str(folder / "k.ndjson"), *more]) == 0
+    return url
 
 
 def _windows(folder: Path) -> list[str]:
