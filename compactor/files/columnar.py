@@ -21,7 +21,7 @@ from compactor.common.ipc import READING
 from compactor.common.shortage import no_thread
 from compactor.errors import InputError
 from compactor.files.column_names import check_names
-from compactor.files.foreign_types import naming_foreign_types
+from compactor.files.foreign_types import naming_foreign_types, refuse_dropped_types
 from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group, with_signs
 from compactor.files.kept_types import is_in_seconds, with_kept_types, with_recorded_types
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
@@ -75,6 +75,8 @@ class ParquetBatches(FileBatches):
         self._columns = read_columns(self.schema, columns)
         if self._columns is not None:
             self.schema = _only(self.schema, columns)
+        with reading(path):
+            refuse_dropped_types(path, self._file.schema, _only(read, self.schema.names))
         self._rows_read = 0
         self._check_rows()
         with reading(path):

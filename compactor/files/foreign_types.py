@@ -1,7 +1,8 @@
-"""Finds the column whose type makes Arrow refuse a whole schema, such as Polars' 128-bit integers.
+"""Finds the columns of types that Arrow lacks.
 
-Arrow's error does not name the column. This module reads names and types from the schema's FlatBuffer
-(Arrow's `Schema.fbs`), which is untrusted.
+Some make Arrow refuse a whole schema, such as Polars' 128-bit integers. Its error does not name the column,
+so this module reads names and types from the schema's FlatBuffer (Arrow's `Schema.fbs`), which is untrusted.
+Of others, Parquet's INTERVAL and VARIANT, Arrow drops the type and reads the bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from pyarrow import types as pt
 
 from compactor.common.flat_buffers import FlatTable, number_at, target_at
 from compactor.errors import InputError
 from compactor.files.problems import one_line
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _READ_BYTES: Final = 8 << 20
 """Search this much of the start and the end of a file."""
@@ -34,6 +39,11 @@ _INTEGER: Final = 2
 _LAST_KNOWN: Final = 26
 """Treat higher type numbers than that of large list views as unknown to Arrow."""
 _MAX_FIELDS: Final = 100_000
+_INTERVAL_BYTES: Final = 12
+_DROPPED: Final = re.compile(
+    r" field_id=\S+ (.*) \((Interval|Variant)(?:\(\d+\))?\)(?:;| \{)$", re.M
+)
+"""A field in the text of a Parquet schema, the only place where pyarrow tells the type of a VARIANT."""
 
 
 @contextlib.contextmanager
@@ -48,6 +58,37 @@ def naming_foreign_types(path: str) -> Iterator[None]:
             f"{path}: {what}, which Arrow does not support ({one_line(error)}): write the file again with "
             "decimals, text or another type, or leave the column out"
         ) from error
+
+
+def refuse_dropped_types(path: str, schema: pq.ParquetSchema, columns: pa.Schema) -> None:
+    """Raises `InputError` for the first column with a type of Parquet that Arrow drops.
+
+    schema: of the whole file. columns: those that are read, as Arrow types them.
+    """
+    fields = ((column.name, field) for column in columns for field in _fields_within(column))
+    looking_so = [(name, field.name) for name, field in fields if _may_be_dropped(field.type)]
+    if not looking_so:
+        return
+    dropped = {name: dtype.upper() for name, dtype in _DROPPED.findall(str(schema))}
+    for column, name in looking_so:
+        if name in dropped:
+            raise InputError(
+                f"{path}: column {column!r} has the type {dropped[name]} of Parquet, which Arrow does not "
+                "support: write the file again with numbers, text or another type, or leave the column out"
+            )
+
+
+def _fields_within(field: pa.Field) -> Iterator[pa.Field]:
+    yield field
+    for place in range(field.type.num_fields):
+        yield from _fields_within(field.type.field(place))
+
+
+def _may_be_dropped(dtype: pa.DataType) -> bool:
+    """Returns whether Arrow reads an INTERVAL or a VARIANT as this type."""
+    if pt.is_struct(dtype):
+        return {"metadata", "value"} <= {field.name for field in dtype}
+    return bool(pt.is_fixed_size_binary(dtype) and dtype.byte_width == _INTERVAL_BYTES)
 
 
 def _foreign(path: str) -> tuple[str, str] | None:

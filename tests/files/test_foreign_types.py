@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,6 +65,36 @@ def test_columns_beside_can_be_read_once_the_column_is_left_out(tmp_path: Path) 
     FRAMES["column"].drop("v").write_parquet(path)
     assert table_of(str(path)).to_pylist() == [{"k": 1}]
     assert pq.read_schema(path).names == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ("INTERVAL 1 DAY", "INTERVAL"),
+        ("{'a.b': [INTERVAL 1 DAY]}", "INTERVAL"),
+        ("MAP {'a': INTERVAL 1 DAY}", "INTERVAL"),
+        ("42::VARIANT", "VARIANT"),
+        ("'x'::VARIANT", "VARIANT"),
+    ],
+)
+def test_types_of_parquet_that_arrow_drops_are_refused_by_their_column(
+    tmp_path: Path, value: str, dtype: str
+) -> None:
+    path = str(tmp_path / "a.parquet")
+    duckdb.sql(f"COPY (SELECT 1 AS k, {value} AS v) TO '{path}'")
+    assert f"column 'v' has the type {dtype} of Parquet" in refusal(path)
+    assert table_of(path, columns=["k"]).to_pylist() == [{"k": 1}]
+
+
+def test_columns_that_only_look_like_such_types_are_taken(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "bytes": pa.array([b"123456789012"], pa.binary(12)),
+            "parts": [{"metadata": b"m", "value": b"v"}],
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet")
+    assert table_of(str(tmp_path / "a.parquet")).to_pylist() == rows.to_pylist()
 
 
 def test_a_column_that_arrow_cannot_decode_is_no_damage(
