@@ -159,11 +159,13 @@ class TableView:
         NULL`. DuckDB does not tell us of limits, of comparisons of floating-point columns, and of functions,
         such as `LIKE`: these it applies to all rows that are left.
         connection: a `duckdb.DuckDBPyConnection`.
+        Raises `UsageError` for a type that DuckDB lacks.
         """
         if not hasattr(connection, "register"):
             raise UsageError(f"connection: give one of DuckDB, not {connection!r}")
-        connection.register(name, self.dataset())
-        return connection.table(name)
+        from compactor.api.duckdb_relation import duckdb_relation
+
+        return duckdb_relation(self, connection, name)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Returns all rows of this version as a stream, as `scan` does."""

@@ -447,6 +447,30 @@ def test_a_column_that_polars_can_not_read_is_named(tmp_path: Path, dtype: pa.Da
         table.to_polars()
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [pa.float16(), pa.list_(pa.float16()), pa.decimal256(50, 0), pa.decimal128(5, -2)],
+    ids=str,
+)
+def test_a_column_that_duckdb_can_not_read_is_named(tmp_path: Path, dtype: pa.DataType) -> None:
+    rows = pa.table({"k": [1], "v": pa.array([None], dtype)})
+    table = Table.create(tmp_path / "t", rows, "k")
+    with (
+        duckdb.connect() as connection,
+        refuses(UsageError, "column 'v'", "DuckDB can't read", "scan"),
+    ):
+        table.to_duckdb(connection, "t")
+    with duckdb.connect() as connection:
+        assert connection.from_arrow(table.scan(["k"]).to_table()).fetchall() == [(1,)]
+
+
+def test_another_error_of_duckdb_stays_as_it_is(table: Table) -> None:
+    with duckdb.connect() as connection:
+        pass
+    with pytest.raises(duckdb.ConnectionException):
+        table.to_duckdb(connection, "t")
+
+
 def test_polars_reads_a_column_without_a_name(tmp_path: Path) -> None:
     """Of itself it would name the column after its place, as another column is named here."""
     rows = pa.table({"k": [1, 2], "": [5, 6], "column_1": [7, 8]})
