@@ -144,6 +144,19 @@ def test_extras_that_messages_and_pages_name_are_there() -> None:
             assert {*named.split(",")} <= {*extras}, page
 
 
+def test_the_page_on_installing_lists_every_extra_and_those_of_the_image() -> None:
+    page = (ROOT / "docs/how-to/install.md").read_text()
+    listed = re.findall(r"^\| `([a-z0-9]+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted({*PROJECT["optional-dependencies"]} - {"dev", "peers"})
+    script = (ROOT / "deploy/lock/lock.sh").read_text().replace("\\\n", "")
+    [image] = re.findall(r"^lock image .*$", script, re.MULTILINE)
+    [said] = re.findall(r"pip install '\.\[(.*)\]' .*container image", page)
+    assert said.split(",") == re.findall(r"--extra (\w+)", image)
+    if "publish" not in said:
+        chart = ROOT / "deploy/kubernetes/chart/templates/_helpers.tpl"
+        assert "the image lacks the packages for it" in chart.read_text()
+
+
 def test_no_package_is_in_the_base_and_in_an_extra() -> None:
     base = {Requirement(text).name for text in PROJECT["dependencies"]}
     for extra, packages in PROJECT["optional-dependencies"].items():
