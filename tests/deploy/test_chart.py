@@ -18,6 +18,7 @@ import yaml
 from botocore.config import Config
 
 from compactor import __version__
+from compactor.fleet import config
 from compactor.fleet.config import parse_fleet
 from deploy.kubernetes import resources
 from deploy.kubernetes.resources import MIB
@@ -291,6 +292,20 @@ def test_another_environment_rolls_the_workers_and_another_table_does_not() -> N
             "workers.memoryLimitMiB",
         ),
         ({"fleet": {"tables": [{"at": "s3://a/b", "vacuum": {"every": "1d"}}]}}, "workers may not delete"),
+        (
+            {"fleet": {"tables": [{"at": "s3://a/b", "publish": {"to": "s3://c/d", "as": "delta"}}]}},
+            "the image lacks the packages for it",
+        ),
+        ({"fleet": {"tables": [{"at": "s3://a/b", "bogus": 3}]}}, "bogus"),
+        ({"fleet": {"tables": [{"at": "s3://a/b"}], "pol": "5s"}}, "pol"),
+        ({"fleet": {"tables": [{"at": "s3://a/b"}], "poll": "zzz"}}, "fleet.poll"),
+        ({"fleet": {"tables": [{"at": "s3://a/b"}], "poll": 0}}, "fleet.poll"),
+        ({"fleet": {"tables": [{"at": "/local/dir"}]}}, "fleet.tables.0.at"),
+        ({"fleet": {"tables": [{"at": "file:///local/dir"}]}}, "fleet.tables.0.at"),
+        ({"fleet": {"tables": [{"at": "s3://a/b", "quiet": "at night"}]}}, "fleet.tables.0.quiet"),
+        ({"fleet": {"tables": [{"at": "s3://a/b", "settings": {"level_0": 2}}]}}, "level_0"),
+        ({"vacuum": {"schedule": "bogus"}}, "vacuum.schedule"),
+        ({"vacuum": {"schedule": "17 3 * *"}}, "vacuum.schedule"),
         ({"workers": {"task": 3}}, "task"),
         ({"workers": {"tasks": 0}}, "tasks"),
         ({"s3": {"endpoint": "minio:9000"}}, "endpoint"),
@@ -308,6 +323,40 @@ def test_another_environment_rolls_the_workers_and_another_table_does_not() -> N
 )  # fmt: skip
 def test_values_that_cannot_be_meant_are_refused_at_rendering(change: Json, reason: str) -> None:
     assert reason in refusal({**MINE, **change})
+
+
+def test_the_file_of_the_fleet_may_say_all_that_a_worker_takes() -> None:
+    """The chart's schema knows the keys of the models, and no others."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    rules, file = schema["definitions"]["rules"], schema["properties"]["fleet"]
+    for known, model in (
+        (file, config._File),
+        (file["properties"]["tables"]["items"], config._Entry),
+        (rules, config._Rules),
+        (rules["properties"]["publish"], config.PublishRules),
+        (rules["properties"]["vacuum"], config.VacuumRules),
+        (rules["properties"]["retention"], config.RetentionRules),
+    ):
+        assert set(known["properties"]) == {f.alias or n for n, f in model.model_fields.items()}
+    assert set(rules["properties"]["settings"]["properties"]) == set(config._NAMES)
+    fleet = {
+        "zone": "Europe/Berlin", "poll": 5, "slowest_poll": "10m", "find_every": "90 s", "report_every": "1h",
+        "defaults": {"share": 0.5, "longest_wait": 0, "retention": {"every": "2h", "between": "01:00-05:00"}},
+        "tables": [
+            {
+                "at": "s3://lake/logs/*", "except": ["*/tmp-*"], "priority": 10,
+                "quiet": ["mon-fri,sun 08:00-18:00", "22:00 - 06:00"], "settings": {"retain_seconds": "7d"},
+                "publish": {"to": "s3://lake/copies/{table}", "as": "parquet", "every": "15m"},
+            },
+            {"at": "gs://lake/a", "vacuum": None, "publish": None},
+        ],
+    }  # fmt: skip
+    documents = rendered({**MINE, "fleet": fleet, "vacuum": {"schedule": "*/5 1-3 * jan MON,tue"}})
+    text = named(documents, "ConfigMap", "compactor-fleet")["data"][FILE]
+    assert [entry.at for entry in parse_fleet(text, "fleet.yaml").entries] == [
+        "s3://lake/logs/*",
+        "gs://lake/a",
+    ]
 
 
 @pytest.mark.parametrize("name", ["123", "null", "a.b", "a" * 46])

@@ -39,6 +39,11 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and $.Values.vacuum.enabled (not (kindIs "invalid" $entry.vacuum)) }}
 {{- fail "fleet: vacuum: workers may not delete: say when by vacuum.schedule; or set vacuum.enabled to false, and let the workers' role delete" }}
 {{- end }}
+{{- with $entry.publish }}
+{{- if ne .as "parquet" }}
+{{- fail (printf "fleet: publish: as: %s: the image lacks the packages for it: publish as parquet, or run `compactor publish` elsewhere, with lsm-compactor[publish]" .as) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- $settings := merge (dict "memory_limit_bytes" (printf "%dMiB" (int .Values.workers.memoryLimitMiB))) ($defaults.settings | default dict) }}
 {{- $_ := set $fleet "defaults" (merge (dict "settings" $settings) $defaults) }}
