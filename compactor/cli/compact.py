@@ -162,8 +162,8 @@ def _compact(
     as_json: bool,
     profile: bool,
 ) -> None:
-    announcer = Events([to_log]) if is_json() else _Announcer()
-    listener = told.listener(announcer)
+    announcer = _Announcer()
+    listener = told.listener(Events([to_log]) if is_json() else announcer)
     if not planned:
         listener.looked(driver)
         refuse(planned.plan)
@@ -173,10 +173,9 @@ def _compact(
             _print_idle(planned)
         check_quarantine(driver.log.latest)
         return
-    engine = open_engine(master, max_tasks)
+    engine = open_engine(master, max_tasks, announcer.read)
     with progress("compact", None) as advance:
-        if isinstance(announcer, _Announcer):
-            announcer.advance = advance
+        announcer.advance = advance
         report = compact(driver, engine, listener=listener)
     if as_json:
         echo_json(report.to_json())
@@ -189,7 +188,7 @@ def _compact(
 
 class _Announcer(Listener):
     """A listener that prints compactions when they begin (on terminals only) and failed attempts, on
-    stderr, and shows how many bytes of all compactions that were begun are done."""
+    stderr, and shows how many bytes of all compactions that were begun are done, or read in this process."""
 
     def __init__(self) -> None:
         self.advance: Callable[[int, int], None] = lambda _done, _total: None
@@ -202,6 +201,9 @@ class _Announcer(Listener):
             return
         for compaction in compactions:
             console.print(f"{compaction.spec.reason}: {human_bytes(compaction.spec.size_bytes)}")
+
+    def read(self, bytes_read: int) -> None:
+        self.advance(min(self._done_bytes + bytes_read, self._total_bytes), self._total_bytes)
 
     def finished(self, driver: Driver, finished: FinishedCompaction) -> None:  # noqa: ARG002
         if finished.outcome.failure:

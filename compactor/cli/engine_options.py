@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -10,6 +11,7 @@ import click
 from compactor.cli.output import tell
 from compactor.cli.spark_options import IN_PROCESS
 from compactor.cli.spark_start import start_spark
+from compactor.compaction.attempt import run_compaction
 from compactor.compaction.driver import IN_PROCESS_LEASE_SECONDS, LEASE_SECONDS
 from compactor.compaction.engine import Engine, InProcessEngine
 from compactor.planner.estimate import Estimate
@@ -66,10 +68,17 @@ def master_of_worker(master: str | None) -> str | None:
     return IN_PROCESS
 
 
-def open_engine(master: str | None, max_tasks: int | None) -> Engine:
-    """Opens the engine. Raises `UsageError` if Spark does not start."""
+def open_engine(
+    master: str | None,
+    max_tasks: int | None,
+    on_read: Callable[[int], None] = lambda _bytes_read: None,
+) -> Engine:
+    """Opens the engine. Raises `UsageError` if Spark does not start.
+
+    on_read: called with the bytes that the running compaction has read, if it runs in this process.
+    """
     if master == IN_PROCESS:
-        return InProcessEngine()
+        return InProcessEngine(partial(run_compaction, on_read=on_read))
     from compactor.spark.engine import SparkEngine
 
     session = start_spark(master)

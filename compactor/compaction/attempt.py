@@ -11,6 +11,7 @@ import logging
 import resource
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -48,13 +49,18 @@ from lsm_fragment.errors import FormatError
 log = logging.getLogger(__name__)
 
 
-def run_compaction(compaction: Compaction, store: Store | None = None) -> Outcome:
+def run_compaction(
+    compaction: Compaction,
+    store: Store | None = None,
+    on_read: Callable[[int], None] = lambda _bytes_read: None,
+) -> Outcome:
     """Runs one attempt at a compaction, on the given store or on the one at its address.
 
+    on_read: called by the threads that read, with the number of bytes of inputs read so far.
     Returns every foreseen failure as an outcome; raises only unforeseen exceptions.
     """
     try:
-        attempt = _Attempt(compaction, store or open_store(compaction.table_url))
+        attempt = _Attempt(compaction, store or open_store(compaction.table_url), on_read)
     except CompactorError as error:
         return failed(compaction, error)
     with bound(
@@ -84,11 +90,13 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
 
 
 class _Attempt:
-    def __init__(self, compaction: Compaction, store: Store) -> None:
+    def __init__(
+        self, compaction: Compaction, store: Store, on_read: Callable[[int], None]
+    ) -> None:
         self._compaction = compaction
         self._plain_store = store
         self._are_local = is_on_local_disk(store)
-        self._store = MeteredStore(store, StoreMetrics())
+        self._store = MeteredStore(store, StoreMetrics(on_read=on_read))
         self._started_unix_ms = time.time_ns() // 1_000_000
         self._started = time.monotonic()
         self._usage_before = _usage()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -49,6 +49,8 @@ class StoreMetrics:
     bytes_read: int = 0
     bytes_written: int = 0
     """Bytes passed to the store, including those of uploads aborted later."""
+    on_read: Callable[[int], None] = lambda _bytes_read: None
+    """Called with `bytes_read` when it has changed, by the thread that reads."""
     _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -58,6 +60,8 @@ class StoreMetrics:
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
+        if "bytes_read" in amounts:
+            self.on_read(self.bytes_read)
 
 
 class MeteredStore:

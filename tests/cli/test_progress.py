@@ -50,7 +50,17 @@ def test_a_compact_shows_the_bytes_of_all_its_compactions(tmp_path: Path, shown:
     assert run(["compact", url, "--strategy", "full"]) == 0
     (_, first), *_, (done, total) = shown[1:]
     assert (first, done, total) == (whole, whole, whole)
-    assert len({to for to, _ in shown}) == 3  # none, one and both of the compactions
+    advances = [to for to, _ in shown]
+    assert advances == sorted(advances)
+    assert len({*advances}) >= 5  # none, and after each of two inputs of two compactions
+
+
+def test_a_single_compaction_shows_what_it_has_read(tmp_path: Path, shown: Advances) -> None:
+    url = _of_two_ingests(tmp_path)
+    shown.clear()
+    sizes = Table.open(url).fragments()["size_bytes"].to_pylist()
+    assert run(["compact", url, "--strategy", "full", "--master", "in-process"]) == 0
+    assert {(size, sum(sizes)) for size in sizes} & {*shown}
 
 
 def test_an_update_shows_the_fragments_to_search_and_then_the_rows_to_change(

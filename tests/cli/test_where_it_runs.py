@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """Returns the masters for which engines were opened; in truth all run in this process."""
     masters_asked: list[str | None] = []
 
-    def open_engine(master: str | None, _max_tasks: int | None) -> Engine:
+    def open_engine(master: str | None, _max_tasks: int | None, _on_read: object = None) -> Engine:
         masters_asked.append(master)
         return InProcessEngine()
 
