@@ -50,7 +50,7 @@ class StoreMetrics:
     bytes_written: int = 0
     """Bytes passed to the store, including those of uploads aborted later."""
     on_read: Callable[[int], None] = lambda _bytes_read: None
-    """Called with `bytes_read` when it has changed, by the thread that reads."""
+    """Called with `bytes_read` when it has changed, by the thread that reads, while others wait."""
     _lock: threading.Lock = field(
         default_factory=threading.Lock, init=False, repr=False, compare=False
     )
@@ -60,8 +60,8 @@ class StoreMetrics:
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
-        if "bytes_read" in amounts:
-            self.on_read(self.bytes_read)
+            if "bytes_read" in amounts:
+                self.on_read(self.bytes_read)
 
 
 class MeteredStore:
