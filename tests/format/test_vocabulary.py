@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from compactor.resources.merge_plan import WORD_TABLE_BYTES
 from lsm_fragment import native
+from lsm_fragment.arrays.buffers import pack_bits
 from lsm_fragment.arrays.sizes import running_totals
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_worded
@@ -464,3 +465,17 @@ def test_numbers_under_nulls_are_ignored() -> None:
         assert decoded(root, dtype).to_pylist() == by_specification(root, dtype)
     kept = decode_array(pack_nodes(root), join_buffers(root), pa.string(), 3, keep_words=True)
     assert kept.to_pylist() == by_specification(root, pa.string())
+
+
+def test_bytes_under_nulls_need_not_be_utf8() -> None:
+    data = (np.frombuffer(b"a\xff\xffb", dtype=np.uint8),)
+    by_lengths = Node(
+        encoding=Encoding.VARLEN, length=3, param=4, buffers=data, children=(packed(1, 2, 1),)
+    )
+    for root in (by_lengths, forged((97, 0xFF, 0xFF, 98), counts=packed(1, 2, 1))):
+        validity = pack_bits(np.array([True, False, True]))
+        root = replace(root, null_count=1, has_validity=True, buffers=(validity, *root.buffers))
+        for dtype in TYPES:
+            found = decoded(root, dtype).cast(pa.binary()).to_pylist()
+            assert found == [b"a", None, b"b"]
+            assert decoded(root, dtype).to_pylist() == by_specification(root, dtype)

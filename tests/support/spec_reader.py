@@ -262,7 +262,7 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
         values = plain(cursor, kind, dtype, length, param)
     elif encoding == 6:
         data, lengths = cursor.buffer(param), integers(cursor)
-        values = [text(piece, kind) for piece in pieces(data, lengths)]
+        values = texts(pieces(data, lengths), kind, valid)
     elif encoding == 7:
         counts = integers(cursor)
         fields = [dtype["key"], dtype["value"]] if kind == "map" else None
@@ -276,9 +276,9 @@ def node_values(cursor: Cursor, dtype: dict[str, Any]) -> list[Any]:
         values = list(templated(cursor, dtype, valid, param))
     elif encoding == 13:
         data, lengths = by_letters(cursor, kind, width, param), integers(cursor)
-        values = [text(piece, kind) for piece in pieces(data, lengths)]
+        values = texts(pieces(data, lengths), kind, valid)
     elif encoding == 14:
-        values = [text(piece, kind) for piece in by_vocabulary(cursor, param)]
+        values = texts(by_vocabulary(cursor, param), kind, valid)
     else:
         assert encoding == 9
         columns = [node_values(cursor, storage(f["type"])) for f in dtype["fields"]]
@@ -377,8 +377,11 @@ def pieces(data: Any, lengths: list[int]) -> Any:
     assert at == len(data)
 
 
-def text(data: bytes, kind: str) -> str | bytes:
-    return data.decode() if kind in ("string", "large_string") else data
+def texts(found: Iterator[bytes], kind: str, valid: list[bool]) -> list[str | bytes | None]:
+    """Bytes in null places may be anything."""
+    is_text = kind in ("string", "large_string")
+    rows = zip(found, valid, strict=True)
+    return [(data.decode() if is_text else data) if ok else None for data, ok in rows]
 
 
 def from_pattern(pattern: int, dtype: dict[str, Any]) -> Any:
