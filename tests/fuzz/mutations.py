@@ -17,6 +17,7 @@ from typing import Any
 import zstandard
 from msgspec.structs import replace
 
+from lsm_fragment.encodings.node import Encoding
 from tests.fuzz.anatomy import NODE, Anatomy, RawBlock, parts_of, payload_of, table_bytes
 
 NUMBERS: Sequence[int] = (
@@ -155,7 +156,7 @@ def lying_node(rng: random.Random, block: RawBlock) -> RawBlock:
         node = rng.choice(nodes)
         match rng.randrange(10):
             case 0:
-                node[0] = rng.randrange(14)
+                node[0] = rng.randrange(len(Encoding))
             case 1:
                 node[1] ^= 1 << rng.randrange(3)
             case 2:
@@ -209,16 +210,17 @@ def _another_tree(rng: random.Random, anatomy: Anatomy) -> None:
 def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, bytes]:
     """Returns nodes and buffers of a chunk with `length` values."""
     encoding = rng.choice(
-        (0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 12, 13) if depth < 3 else (0, 1, 2)
+        (0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14) if depth < 3 else (0, 1, 2)
     )
     small = min(length, 64)
     nulls, flags, width, children, param = 0, 0, 0, 0, 0
     buffers, parts = b"", []
     if encoding == 0:
         nulls = length
-    elif encoding in (1, 2, 5, 6, 7, 8, 9, 12, 13) and rng.random() < 0.3:
-        flags, nulls = 1, rng.randrange(1, 3)
-        buffers += _random_bytes(rng, -(-small // 8))
+    elif encoding in (1, 2, 5, 6, 7, 8, 9, 12, 13, 14) and rng.random() < 0.3:
+        bitmap = _random_bytes(rng, -(-small // 8))
+        flags, nulls = 1, rng.choice((1, 2, length - _ones(bitmap, small)))
+        buffers += bitmap + bytes(-len(bitmap) % 8)
     match encoding:
         case 1:
             param = rng.choice((0, 1, 2, 4, 8, 16))
@@ -249,6 +251,9 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
         case 10:
             param = rng.randrange(17)
             parts = [made_up_tree(rng, length, depth + 2)]
+        case 11:
+            param = rng.choice((1, 3, -1, 2**40, 2**63 - 1))
+            parts = [_ints(rng, length, rng.choice((0, 1, 2**40)))]
         case 12:
             slots = rng.randrange(4)
             head = [
@@ -259,7 +264,6 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
                 ),
             ]
             param = len(buffers) + sum(len(raw) for _, raw in head) + rng.choice((0, 0, 0, 8, -1))
-            param += -len(buffers) % 8
             parts = [
                 *head,
                 _variables(rng, rng.choice((b"\x07", b"\xff\x01", b"\xff" * 9 + b"\x01")), length),
@@ -275,9 +279,19 @@ def made_up_tree(rng: random.Random, length: int, depth: int) -> tuple[bytes, by
             codes = _random_bytes(rng, min(-(-param * width // 8), 512))
             alphabet = rng.choice((bytes(range(32, 96)), b"\0\1\2\3", b"\0\xff", b"ba", b"a\0b"))
             size = 1 << min(width, 6)
-            buffers += bytes(-len(buffers) % 8) + codes + bytes(-len(codes) % 8)
+            buffers += codes + bytes(-len(codes) % 8)
             buffers += alphabet[:size].ljust(size, b"\0")
             parts = [_frame(rng), _ints(rng, length, rng.choice((1, 8, 0)))]
+        case 14:
+            words = [b"of ", b"\xc3\xa9t\xc3\xa9 ", b"x" * 16, b"\xc3"][: rng.randrange(5)]
+            each = rng.choice((0, 1, 1, 2))
+            param = rng.choice((each * length, each * length, 3))
+            symbols = (97, 0xA9, 60_692, 65_535, *range(256, 256 + len(words)))
+            numbers = rng.choices(symbols, k=min(param, 256))
+            if numbers and rng.random() < 0.2:
+                numbers[-1] = rng.choice((256 + len(words), 60_691, rng.randrange(65_536)))
+            buffers += struct.pack(f"<{len(numbers)}H", *numbers)
+            parts = [_texts(rng, words), _ints(rng, length, each)]
     children = len(parts)
     node = NODE.pack(
         encoding, flags, width, 0, children, length % 2**64, nulls % 2**64, _signed(param)
@@ -299,10 +313,14 @@ def _frame(rng: random.Random) -> tuple[bytes, bytes]:
     """No frame, or one of any bytes and some or other letters."""
     size = rng.choice((0, 0, 1, 8, 9, 1024, 1025))
     bitmap = _random_bytes(rng, -(-size // 8))
-    nulls = size - sum(bitmap[place // 8] >> place % 8 & 1 for place in range(size))
+    nulls = size - _ones(bitmap, size)
     node = NODE.pack(1, nulls > 0, 0, 0, 0, size, nulls, 1)
     parts = [bitmap] * (nulls > 0) + [_random_bytes(rng, size)]
     return node, b"".join(part + bytes(-len(part) % 8) for part in parts)
+
+
+def _ones(bitmap: bytes, size: int) -> int:
+    return sum(bitmap[place // 8] >> place % 8 & 1 for place in range(size))
 
 
 def _texts(rng: random.Random, values: list[bytes]) -> tuple[bytes, bytes]:

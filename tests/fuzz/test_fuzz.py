@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import tracemalloc
 from collections.abc import Iterator
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 from lsm_fragment import limits, open_fragment
 from lsm_fragment.container import pages, stream_reader
 from lsm_fragment.encodings import coding as decode
+from lsm_fragment.encodings.node import Encoding
 from lsm_fragment.errors import CorruptFragmentError, FormatError
 from lsm_fragment.native.encodings.decode import Cursor
 from tests.fuzz import mutations
-from tests.fuzz.anatomy import Anatomy
+from tests.fuzz.anatomy import NODE, Anatomy
 from tests.fuzz.seeds import Seed, fragments
 from tests.fuzz.targets import FindingError, check_damaged, check_forged, inspect, merge, one, table
 from tests.golden.build_corpus import CORPUS, FOLDER
@@ -59,6 +61,26 @@ def test_nothing_is_found_in_inputs_of_a_fixed_seed(seed: int) -> None:
 @given(st.sampled_from(fragments()), st.randoms(use_true_random=False))
 def test_forged_fragments_are_refused_or_read_alike_by_all(seed: Seed, rng: random.Random) -> None:
     check_forged(mutations.forged(rng, seed.data))
+
+
+def test_made_up_chunks_are_of_every_encoding_and_some_of_text_are_read() -> None:
+    rng, made, read = random.Random(1), set(), set()
+    for _ in range(3000):
+        meta, raw = mutations.made_up_tree(rng, 3, 0)
+        made.add(meta[0])
+        with contextlib.suppress(ValueError):
+            decode.decode_array(meta, raw, pa.string(), 3)
+            read.add(meta[0])
+    assert made == set(Encoding)
+    assert read >= {Encoding.VARLEN, Encoding.LETTERS, Encoding.VOCABULARY}
+
+
+def test_lying_nodes_are_of_every_encoding() -> None:
+    rng = random.Random(1)
+    data = next(seed.data for seed in fragments() if seed.name == "vocabulary")
+    block = next(block for block in Anatomy.of(data).blocks if block.kind == ord("D"))
+    lies = [mutations.lying_node(rng, block).meta for _ in range(2000)]
+    assert {node[0] for meta in lies for node in NODE.iter_unpack(meta)} == set(Encoding)
 
 
 @pytest.mark.usefixtures("small_chunks")
