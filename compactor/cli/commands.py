@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "restore": Place("lineage", "Make a table what it was at an earlier version."),
     "run": Place("run", "Run the pipeline of a YAML file."),
     "sample": Place("sample", "Write the files with which README and tutorials begin."),
-    "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in seconds."),
+    "simulate": Place("simulate", "Try a policy: the real planner, weeks of ingest in minutes."),
     "tag": Place("lineage", "Name a version, so that vacuums keep it."),
     "tags": Place("lineage", "Show the tags of a table."),
     "templates": Place(

@@ -164,7 +164,7 @@ class Draft:
         max_deleted: share of rows that may be deleted or tombstones. ttl_slack: share of the time to live by
         which the oldest row may exceed it.
         """
-        for item in self._tree.items():
+        for item in self._tree.with_garbage():
             if self.is_free(item) and (
                 reason := self.garbage(item, max_deleted, now_unix_ms, ttl_slack)
             ):

@@ -232,9 +232,14 @@ class Tree(Struct, kw_only=True):
     _run_items: dict[tuple[int, int], dict[str, Item]] = field(default_factory=dict)
     _runs: dict[tuple[int, int], SortedRun] = field(default_factory=dict)
     """Runs of level 0 that have not changed since they were asked for."""
+    _garbage: dict[str, Item] = field(default_factory=dict)
+    """Fragments with deleted rows, tombstones or rows that expire, by key."""
 
     def add(self, entry: FragmentEntry) -> None:
         item = Item(entry, *key_range(entry, self.compare))
+        expires = self.ttl is not None and entry.oldest_unix_ms is not None
+        if expires or entry.deleted_rows or entry.tombstones:
+            self._garbage[entry.key] = item
         self._items.setdefault(entry.level, {})[entry.key] = item
         self._bytes[entry.level] = self._bytes.get(entry.level, 0) + entry.size_bytes
         if entry.level == 0:
@@ -248,6 +253,7 @@ class Tree(Struct, kw_only=True):
 
     def remove(self, entry: FragmentEntry) -> None:
         item = self._items[entry.level].pop(entry.key)
+        self._garbage.pop(entry.key, None)
         self._bytes[entry.level] -= entry.size_bytes
         if entry.level == 0:
             del self._run_items[entry.sequence][entry.key]
@@ -272,6 +278,13 @@ class Tree(Struct, kw_only=True):
 
     def items(self) -> list[Item]:
         return [item for level in self._items.values() for item in level.values()]
+
+    def with_garbage(self) -> list[Item]:
+        """Returns the fragments with deleted rows, tombstones or rows that expire.
+
+        All others need not be looked at for each plan, which a simulation makes after every compaction.
+        """
+        return list(self._garbage.values())
 
     def level(self, level: int) -> SortedLevel:
         if level not in self._sorted:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from compactor.errors import ConfigError
 from compactor.planner.debt import Pressure
+from compactor.planner.draft import Draft
 from compactor.planner.spec import CompactionSpec, TrivialMove
-from compactor.planner.tree import KeyRange, Tree
+from compactor.planner.tree import Item, KeyRange, Tree
 from compactor.settings.compaction import CompactionSettings, Policy, Strategy
 from compactor.simulate.fragments import fragment, merged
 from compactor.simulate.result import Result
@@ -280,6 +281,18 @@ def test_windows_past_retention_are_dropped() -> None:
     assert result.last.expired_bytes > 0.8 * result.last.ingested_bytes
     # The current window and those that ended less than 45 s ago.
     assert sum(result.last.level_bytes.values()) <= (30 + 45 + 30) * FLUSH * 1.1
+
+
+def test_plans_do_not_look_through_the_whole_table_for_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a simulation takes time by the square of its fragments."""
+
+    def garbage(draft: Draft, item: Item, *_: Any) -> None:
+        raise AssertionError(f"{item.entry.key} has none")
+
+    monkeypatch.setattr(Draft, "garbage", garbage)
+    assert run(LEVELED).peaks.compactions
 
 
 @pytest.mark.long
