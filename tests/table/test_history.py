@@ -143,7 +143,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_found(place: int) -> None:
         read_checkpoint(bytes(data), name="name.arrow")
 
 
-@pytest.mark.parametrize("bound", [("1",), ([1],), (1.5,), (True,), ({},)])
+@pytest.mark.parametrize("bound", [("1",), ([1],), (1.5,), (True,), ({},), (1 << 63,)])
 def test_a_key_range_of_other_types_than_the_table_s_is_found(bound: tuple[object, ...]) -> None:
     compare = METADATA.comparator()
     fine = entry("a")

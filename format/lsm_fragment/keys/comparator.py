@@ -34,6 +34,7 @@ class KeyComparator:
         self.layout = KeyLayout(self._types, sort)
         """The layout by which rows become keys that compare with these."""
         self._kinds = [_value_type(dtype) for dtype in self._types]
+        self._held = [_held(dtype) for dtype in self._types]
 
     def key(self, key: Bound) -> ComparableKey:
         """Converts a full key or a lower bound; columns missing in a bound count as least."""
@@ -63,8 +64,9 @@ class KeyComparator:
         """
         if len(key) < len(self._types):
             raise ValueError(f"{list(key)!r} has {len(key)} values for {len(self._types)} columns")
-        for value, kind, dtype in zip(key, self._kinds, self._types, strict=False):
-            if type(value) is kind or value is None:
+        columns = zip(key, self._kinds, self._held, self._types, strict=False)
+        for value, kind, held, dtype in columns:
+            if value is None or (type(value) is kind and (kind is not int or value in held)):
                 continue
             if kind is None and isinstance(value, str | int | float):
                 try:
@@ -139,3 +141,10 @@ def _value_type(dtype: pa.DataType) -> type | None:
     if pt.is_floating(dtype) or pt.is_decimal(dtype) or is_binary_like(dtype):
         return None
     return None if pt.is_fixed_size_binary(dtype) else int
+
+
+def _held(dtype: pa.DataType) -> range:
+    """Returns the integers that a type holds whose VALUEs are integers."""
+    values = 1 << 8 * (key_width(dtype) or 0)
+    least = 0 if pt.is_unsigned_integer(dtype) else -values // 2
+    return range(least, least + values)
