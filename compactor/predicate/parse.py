@@ -420,6 +420,7 @@ def _is_time_literal(node: exp.Expression, dtype: pa.DataType) -> bool:
     if type(node) is not exp.Cast:
         return False
     value, named = bare(node.this), node.args["to"].sql().upper()
+    dtype = storage_type(dtype)
     is_text = isinstance(value, exp.Literal) and value.is_string
     return is_text and any(named.startswith(n) and of(dtype) for n, of in _NAMED_TYPES.items())
 

@@ -548,7 +548,9 @@ def _moment(rng: Random, dtype: pa.DataType, value: Any) -> Literal:
     text = f"{day}{rng.choice(' T')}{clock}{zone}"
     if clock in ("00:00", "00:00:00") and not zone and rng.random() < 0.5:
         text = day
-    ours = f"TIMESTAMP {quoted(text)}" if rng.random() < 0.2 else quoted(text)
+    # TIMESTAMP ignores an offset.
+    named = f"TIMESTAMP{'TZ' if zone else ''} {quoted(text)}"
+    ours = named if rng.random() < 0.2 else quoted(text)
     is_easy = dtype.unit != "ns" and seconds == round(seconds, 6) and not cycles
     kind = "TIMESTAMP" if dtype.tz is None else "TIMESTAMPTZ"
     return Literal(ours, f"{kind} {quoted(text)}" if is_easy else None, quoted(sortable(seconds)))

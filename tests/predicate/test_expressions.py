@@ -674,6 +674,15 @@ def test_the_offset_of_a_moment_counts() -> None:
         assert matching(parse_where(f"tz = {text}", schema), rows, 1).to_pylist() == [True]
 
 
+def test_coded_times_are_compared_as_finely_as_others() -> None:
+    coded = pa.array([0, 1, 1], pa.timestamp("ms")).dictionary_encode()
+    schema = pa.schema([("ts", coded.type)])
+    for type_name in ("TIMESTAMP", "TIMESTAMPTZ"):
+        condition = f"ts >= {type_name} '1970-01-01T00:00:00.000000001'"
+        found = matching(parse_where(condition, schema), {"ts": coded}, 3)
+        assert found.to_pylist() == [False, True, True], condition
+
+
 @pytest.mark.parametrize("op", ["+", "-"])
 @pytest.mark.parametrize("low", [-(2**63), 2**63 - 1])
 def test_what_stands_below_a_null_does_not_overflow(op: str, low: int) -> None:
