@@ -94,6 +94,7 @@ class CrashLoop:
         self.begin()
         while self.rounds < rounds or self.deaths < deaths:
             self.round()
+        self.end()
 
     def run_for(self, seconds: float) -> None:
         """Runs rounds until this time is over."""
@@ -101,10 +102,16 @@ class CrashLoop:
         self.begin()
         while time.monotonic() < end:
             self.round()
+        self.end()
 
     def begin(self) -> None:
         """Creates the table."""
         self._ingest(None)
+        self.check()
+
+    def end(self) -> None:
+        """Reads the changes once more: in a few rounds, nothing else may have done so."""
+        self._read_changes(None)
         self.check()
 
     def round(self) -> None:

@@ -19,4 +19,6 @@ def test_a_table_survives_processes_that_die_anywhere(tmp_path: Path, *, merges:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_table_on_s3_survives_processes_that_die_anywhere(s3_server, s3_bucket: str) -> None:
-    CrashLoop(f"s3://{s3_bucket}/t", seed=2).run(rounds=6, deaths=2)
+    loop = CrashLoop(f"s3://{s3_bucket}/t", seed=2)
+    loop.run(rounds=6, deaths=2)
+    assert loop.readings
