@@ -58,19 +58,22 @@ test-all: test test-rest  ## all tests
 wording: setup  ## rewrite the error messages in tests/wording (TESTS="tests/cli" adds those of new tests)
 	$(BIN)/python -m pytest --write-wording $(TESTS)
 
-test-long: setup promtool azurite ministack chromium kubectl  ## new examples for properties, 50,000 generated tables, 500,000 conditions, 10,000 graphs, 10,500 histories of entity merges, a million fuzzed inputs, crashes, 100,000 simulations
+test-long: setup promtool azurite ministack chromium kubectl  ## new examples for properties, 50,000 generated tables, 500,000 conditions, 10,200 graphs, 10,500 histories of entity merges, a million fuzzed inputs, crashes, 100,000 simulations, 100,000 steps of tables' lives
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest tests
 	$(BIN)/python -m tests.generated.tables --count 50000 --processes 2
 	$(BIN)/python -m tests.generated.conditions --count 500000 --seed 1 --processes 2
 	$(BIN)/python -m tests.generated.sums --count 20000 --processes 2
 	$(BIN)/python -m tests.generated.graphs --count 5000 --processes 2
+	$(BIN)/python -m tests.generated.graphs --spark 200
 	$(BIN)/python -m tests.generated.rowwise --count 5000 --processes 2
 	$(BIN)/python -m tests.generated.heavy --count 500 --processes 2
 	$(BIN)/python -m tests.entities --seeds 10000
 	$(BIN)/python -m tests.entities --seeds 500 --spark
 	$(BIN)/python -m tests.fuzz --inputs 1000000
 	$(BIN)/python -m tests.crash --rounds 1000
+	$(BIN)/python -m tests.crash --rounds 200 --store s3
 	$(BIN)/python -m tests.simulation --seeds 100000
+	$(BIN)/python -m tests.simulation --steps 100000
 
 lint: environment  ## ruff check, ruff format, mypy --strict
 	$(BIN)/ruff check .
