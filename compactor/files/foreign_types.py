@@ -40,9 +40,7 @@ _LAST_KNOWN: Final = 26
 """Treat higher type numbers than that of large list views as unknown to Arrow."""
 _MAX_FIELDS: Final = 100_000
 _INTERVAL_BYTES: Final = 12
-_DROPPED: Final = re.compile(
-    r" field_id=\S+ (.*) \((Interval|Variant)(?:\(\d+\))?\)(?:;| \{)$", re.M
-)
+_DROPPED: Final = re.compile(r" field_id=\S+ (.*) \((Interval|Variant)(?:\(\d+\))?\)(?:;| \{)$")
 """A field in the text of a Parquet schema, the only place where pyarrow tells the type of a VARIANT."""
 
 
@@ -69,13 +67,25 @@ def refuse_dropped_types(path: str, schema: pq.ParquetSchema, columns: pa.Schema
     looking_so = [(name, field.name) for name, field in fields if _may_be_dropped(field.type)]
     if not looking_so:
         return
-    dropped = {name: dtype.upper() for name, dtype in _DROPPED.findall(str(schema))}
-    for column, name in looking_so:
-        if name in dropped:
+    dropped = _dropped_in(schema)
+    for field in looking_so:
+        if field in dropped:
             raise InputError(
-                f"{path}: column {column!r} has the type {dropped[name]} of Parquet, which Arrow does not "
+                f"{path}: column {field[0]!r} has the type {dropped[field]} of Parquet, which Arrow does not "
                 "support: write the file again with numbers, text or another type, or leave the column out"
             )
+
+
+def _dropped_in(schema: pq.ParquetSchema) -> dict[tuple[str, str], str]:
+    """Returns the types that Arrow drops, by column and field."""
+    columns = iter(schema.to_arrow_schema().names)
+    found, column = {}, ""
+    for line in str(schema).splitlines():
+        if re.match(r"  [^ }]", line):
+            column = next(columns, "")
+        if (match := _DROPPED.search(line)) is not None:
+            found[column, match[1]] = match[2].upper()
+    return found
 
 
 def _fields_within(field: pa.Field) -> Iterator[pa.Field]:

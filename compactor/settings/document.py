@@ -202,8 +202,8 @@ def _check_commas(node: yaml.Node, name: str) -> None:
         for key, value in node.value:
             if parts and _is_plain(key) and _is_plain(value) and not value.value:
                 parts.append(key.value)
-                if key.value.count(")") > key.value.count("("):
-                    whole = ",".join(parts)
+                whole = ",".join(parts)
+                if whole.count(")") >= whole.count("("):
                     raise ConfigError(
                         f"{name}, line {key.start_mark.line + 1}: YAML divides {whole} at its commas: put it "
                         f'in quotes, as in "{whole}"'

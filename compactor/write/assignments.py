@@ -130,11 +130,15 @@ def _as_stored(value: Any, dtype: pa.DataType) -> Any:
         value = value.item()
     if _is_missing(value):
         return None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return _in_unit_of(value, dtype)
     if isinstance(dtype, pa.UuidType):
         return value.bytes if isinstance(value, UUID) else value
     if isinstance(dtype, pa.Bool8Type):
         return (False, True).index(value)
-    if pt.is_struct(dtype) and isinstance(value, Mapping):
+    if pt.is_struct(dtype):
+        if not isinstance(value, Mapping):
+            raise TypeError("a struct is a mapping")
         types = {part.name: part.type for part in dtype.fields}
         return {name: _as_stored(part, types.get(name, pa.null())) for name, part in value.items()}
     if pt.is_map(dtype):
@@ -144,6 +148,18 @@ def _as_stored(value: Any, dtype: pa.DataType) -> Any:
     if is_list and not isinstance(value, str | bytes | Mapping):
         return [_as_stored(part, dtype.value_type) for part in value]
     return value
+
+
+def _in_unit_of(value: Any, dtype: pa.DataType) -> Any:
+    """Returns a moment or a length of time of NumPy in the unit of a column of such. Raises `ValueError` if
+    that would change it."""
+    if not (pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_duration(dtype)):
+        return value
+    unit = "D" if pt.is_date(dtype) else dtype.unit
+    in_unit = value.astype(f"{value.dtype.kind}8[{unit}]")
+    if in_unit.astype(value.dtype) != value:
+        raise ValueError(f"{value!r} has no place in units of {unit}")
+    return in_unit.item() if pt.is_date(dtype) else in_unit
 
 
 def _is_missing(value: object) -> bool:

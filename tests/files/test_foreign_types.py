@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import polars as pl
@@ -15,7 +15,9 @@ import pytest
 
 from compactor.errors import InputError
 from compactor.files import columnar
+from compactor.files.foreign_types import refuse_dropped_types
 from tests.files.reading import refusal, table_of
+from tests.support.wording import refuses
 
 FRAMES = {
     "column": pl.DataFrame({"k": [1], "v": pl.Series([1], dtype=pl.Int128)}),
@@ -84,6 +86,30 @@ def test_types_of_parquet_that_arrow_drops_are_refused_by_their_column(
     duckdb.sql(f"COPY (SELECT 1 AS k, {value} AS v) TO '{path}'")
     assert f"column 'v' has the type {dtype} of Parquet" in refusal(path)
     assert table_of(path, columns=["k"]).to_pylist() == [{"k": 1}]
+
+
+def test_a_field_of_the_same_name_in_another_column_is_no_hindrance() -> None:
+    """Only the text of the schema is made up: no writer at hand makes both kinds of such fields."""
+
+    class Schema:
+        def to_arrow_schema(self) -> pa.Schema:
+            return pa.schema({"p": pa.struct([("x", pa.binary(12))]), "x": pa.binary(12)})
+
+        def __str__(self) -> str:
+            return (
+                "required group field_id=-1 schema {\n"
+                "  optional group field_id=-1 p {\n"
+                "    optional fixed_len_byte_array(12) field_id=-1 x;\n"
+                "  }\n"
+                "  optional fixed_len_byte_array(12) field_id=-1 x (Interval);\n"
+                "}\n"
+            )
+
+    schema = cast(Any, Schema())
+    columns = schema.to_arrow_schema()
+    refuse_dropped_types("a", schema, columns.remove(1))
+    with refuses(InputError, "column 'x' has the type INTERVAL"):
+        refuse_dropped_types("a", schema, columns)
 
 
 def test_columns_that_only_look_like_such_types_are_taken(tmp_path: Path) -> None:

@@ -174,6 +174,15 @@ def test_values_that_messages_cut_or_unescape_are_not_in_them(
     assert "hunt" not in done.output and "${SECRET}" in done.output
 
 
+def test_quotes_that_end_inside_a_default_are_no_texts_of_their_own(
+    tmp_path: Path, ran: Callable[..., Done]
+) -> None:
+    (tmp_path / "it's").mkdir()
+    (tmp_path / "it's" / "joe's.ndjson").write_text('{"n": 1}\n')
+    nodes = copying("it's/${DIR:-joe's}.ndjson")
+    assert ran(str(written(tmp_path, nodes))).exit_code == 0
+
+
 @pytest.mark.parametrize("secret", ["", " ", "e", "6"])
 def test_a_short_value_is_hidden_only_where_it_stands_alone(
     secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: Callable[..., Done]

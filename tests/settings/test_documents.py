@@ -24,6 +24,7 @@ from tests.support.wording import refuses
             "a.yaml, line 2: YAML divides decimal(5,2) at its commas",
         ),
         ("a: [{b: 1, c: max(a, b, c), d: 2}]\n", "a.yaml, line 1: YAML divides max(a,b,c) at its"),
+        ("a: {b: f(g(x, 2), 0), c: 1}\n", "a.yaml, line 1: YAML divides f(g(x,2),0) at its commas"),
     ],
 )
 def test_a_text_that_yaml_divides_at_a_comma_in_parentheses_is_named(text: str, place: str) -> None:

@@ -117,7 +117,8 @@ class Variables:
             return filled
 
         for text in _quoted_in(value):
-            pasted(text)
+            if not any(found["odd"] for found in _REFERENCE.finditer(text)):
+                pasted(text)
         return pasted(value)
 
     def _value(
