@@ -282,6 +282,8 @@ def check_input(path: str) -> None:
     """Checks that the path is a file, before any file is read. Raises `InputError`, and `UsageError` for an
     address."""
     check_local(path)
+    if Path(path).is_dir():
+        raise InputError(f"{path}: a folder; nothing was ingested: name its files")
     if path == STREAM or (exists(path) and not Path(path).is_file()):
         raise InputError(
             f"{path}: not a regular file, and an ingest reads files twice; nothing was ingested: save the "

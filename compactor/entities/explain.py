@@ -73,7 +73,7 @@ class NamedAside(NamedTuple):
 
 
 @convertible
-class Explanation(Struct, frozen=True):
+class Explanation(Struct, frozen=True, kw_only=True):
     """What ties one entity to its cluster, or two entities."""
 
     asked: tuple[Named, ...]
@@ -86,7 +86,7 @@ class Explanation(Struct, frozen=True):
     aside: tuple[NamedAside, ...] = ()
     """Values of the asked entities that were put aside."""
     cuts: tuple[NamedLink, ...] = ()
-    """The links between two entities of two clusters that `never` has cut."""
+    """The links of a shortest path between two entities that `never` has cut."""
 
     def lines(self) -> Iterator[str]:
         if len(self.ids) > 1:
@@ -194,12 +194,12 @@ def explain(
         return NamedLink(rule, link.value, *ends)
 
     return Explanation(
-        tuple(numbers.name(number) for number in entities),
-        tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
-        len(clusters[0]),
-        tuple(map(named, links if len(clusters) == 1 else ())),
-        tuple(_aside(spec, datasets, found, numbers, entities)),
-        tuple(named(link) for link, cut_off in zip(links, is_cut, strict=True) if cut_off),
+        asked=tuple(numbers.name(number) for number in entities),
+        ids=tuple(_id_of(spec, datasets, cluster) for cluster in clusters),
+        entities=len(clusters[0]),
+        links=tuple(map(named, links if len(clusters) == 1 else ())),
+        aside=tuple(_aside(spec, datasets, found, numbers, entities)),
+        cuts=tuple(named(link) for link, cut_off in zip(links, is_cut, strict=True) if cut_off),
     )
 
 

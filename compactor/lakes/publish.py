@@ -9,7 +9,14 @@ from typing import Final
 import pyarrow as pa
 from msgspec.structs import replace
 
-from compactor.errors import CommitConflictError, OvertakenError, UsageError, VersionNotFoundError
+from compactor.errors import (
+    CommitConflictError,
+    DataError,
+    ObjectNotFoundError,
+    OvertakenError,
+    UsageError,
+    VersionNotFoundError,
+)
 from compactor.lakes.file import write_piece
 from compactor.lakes.lake import Lake, LakeChangedError, LakeFile, LakeState, Swap
 from compactor.lakes.lineage import lineage_of
@@ -29,6 +36,7 @@ from compactor.stores.base import Store
 from compactor.table.commit_log import CommitLog
 from compactor.table.entry import FragmentEntry
 from compactor.table.snapshot import Snapshot
+from lsm_fragment.errors import FormatError
 from lsm_fragment.version import __version__
 
 _TRIES: Final = 10
@@ -239,9 +247,11 @@ def _swaps(
 
     Readers see the rows of the version after either. written: the pieces that come, by id.
     """
-    equal = [part for part in rewrites if _keeps_rows(part, written)]
-    pieces = [piece for part in equal for piece in part.arrived if piece.live_rows]
-    arrived = [file for piece in pieces if (file := write(piece)).rows]
+    equal, arrived = [], list[LakeFile]()
+    for part in rewrites:
+        if _keeps_rows(part, written) and (files := _arrivals(part, write)) is not None:
+            equal.append(part)
+            arrived += files
     merged = [file for part in equal for file in part.removes]
     gone = {file.name for file in merged}
     come = {piece.id for part in equal for piece in part.adds}
@@ -260,6 +270,16 @@ def _swaps(
         table_version=snapshot.version,
     )
     return data, same
+
+
+def _arrivals(rewrite: Rewrite, write: Callable[[Piece], LakeFile]) -> list[LakeFile] | None:
+    """Writes what arrived since and is merged already. Returns its files; None if a fragment is lost or
+    damaged by now: then all that changed is a change of rows."""
+    try:
+        written = [write(piece) for piece in rewrite.arrived if piece.live_rows]
+    except (ObjectNotFoundError, OvertakenError, DataError, FormatError):
+        return None
+    return [file for file in written if file.rows]
 
 
 def _keeps_rows(rewrite: Rewrite, written: Mapping[str, LakeFile]) -> bool:

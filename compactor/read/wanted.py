@@ -16,7 +16,7 @@ from compactor.table.metadata import TableMetadata
 from lsm_fragment.names import names_text
 
 
-class Wanted(Struct, frozen=True):
+class Wanted(Struct, frozen=True, kw_only=True):
     """The columns and rows that a scan should return."""
 
     schema: pa.Schema
@@ -54,11 +54,20 @@ def wanted_rows(
     rows after which the reader stops."""
     rule = rule_of_readers(table)
     if rule is None or where is None:
-        return Wanted(schema, where, None, rule, report, limit)
+        return Wanted(
+            schema=schema, where=where, where_merged=None, rule=rule, report=report, limit=limit
+        )
     key = {column.column for column in rule.key}
     parts = [part for whole in conjuncts(where) for part in (whole, *_on_key(table, whole))]
     of_key = [part for part in parts if key.issuperset(columns_of(part))]
-    return Wanted(schema, And(tuple(of_key)) if of_key else None, where, rule, report, limit)
+    return Wanted(
+        schema=schema,
+        where=And(tuple(of_key)) if of_key else None,
+        where_merged=where,
+        rule=rule,
+        report=report,
+        limit=limit,
+    )
 
 
 def _on_key(table: TableMetadata, where: Predicate) -> Iterator[Predicate]:

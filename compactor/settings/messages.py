@@ -59,7 +59,7 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
 
 
 def shown(value: object) -> str:
-    text = repr(value)
+    text = repr(value).replace("\n", " ")
     return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "…"
 
 

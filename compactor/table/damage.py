@@ -10,10 +10,12 @@ from compactor.common.message import Message
 from compactor.errors import DamagedInputError
 from lsm_fragment.errors import CorruptFragmentError, NotAFragmentError, OrderError
 
-_WAYS_OUT: Final = (
-    ": restore it from a backup or the bucket's versions. Without one, put the fragment in quarantine "
-    "(`compactor quarantine`). Then queries, exports and deletions may leave it out (`--skip-missing`, "
-    "skip_missing in Python and Spark), or its rows may be given up (`compactor drop-fragment`)"
+RESTORE: Final = ": restore it from a backup or the bucket's versions"
+"""What to do about a damaged object, for the end of an error."""
+_WITHOUT_BACKUP: Final = (
+    ". Without one, put the fragment in quarantine (`compactor quarantine`). Then queries, exports and "
+    "deletions may leave it out (`--skip-missing`, skip_missing in Python and Spark), or its rows may be "
+    "given up (`compactor drop-fragment`)"
 )
 """Errors of the format know no settings that a front would name, so this has the names of all fronts."""
 
@@ -39,7 +41,8 @@ def damage_explained() -> Iterator[None]:
         yield
     except (CorruptFragmentError, NotAFragmentError, OrderError, DamagedInputError) as error:
         if error.name:
-            error.args = (Message(error.args[0], _WAYS_OUT),)
+            advice = "" if str(error).endswith(RESTORE) else RESTORE
+            error.args = (Message(error.args[0], advice, _WITHOUT_BACKUP),)
         raise
 
 

@@ -18,6 +18,7 @@ from msgspec import structs
 from compactor.common.counts import counted
 from compactor.errors import DamagedInputError
 from compactor.stores.base import Store, create_own
+from compactor.table.damage import RESTORE
 from compactor.table.entry import Deletion, FragmentEntry
 from compactor.table.missing import missing_explained
 from lsm_fragment import compute as pc
@@ -60,7 +61,7 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
     fragment = f"{store.url}/{entry.key}"
     if deletion.length > entry.rows // 8 + _MAX_BESIDE_BITS:
         raise DamagedInputError(
-            f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}",
+            f"{name}: {deletion.length:,} bytes for the bits of {counted(entry.rows, 'row')}{RESTORE}",
             name=fragment,
         )
     with missing_explained(store, deletion.key, entry.key):
@@ -70,23 +71,24 @@ def read_deletion(store: Store, entry: FragmentEntry) -> Deleted | None:
         if block.header.rows != entry.rows:
             raise DamagedInputError(
                 f"{name}: it has bits for {counted(block.header.rows, 'row')}, but {entry.key} has "
-                f"{entry.rows:,}",
+                f"{entry.rows:,}{RESTORE}",
                 name=fragment,
             )
         if block.header.raw_bytes > entry.rows // 8 + _MAX_BESIDE_BITS:
             raise DamagedInputError(
                 f"{name}: bits that unpack to {block.header.raw_bytes:,} bytes for "
-                f"{counted(entry.rows, 'row')}",
+                f"{counted(entry.rows, 'row')}{RESTORE}",
                 name=fragment,
             )
         bits = block.decode(pa.bool_())
     except FormatError as error:
         raise DamagedInputError(
-            f"{error}; the deleted rows of {entry.key} are unknown", name=fragment
+            f"{error}; the deleted rows of {entry.key} are unknown{RESTORE}", name=fragment
         ) from error
     if bits.null_count or bits.true_count != deletion.rows or checksum64(data) != deletion.hash:
         raise DamagedInputError(
-            f"{name}: it has other deleted rows of {entry.key} than those of which the log has the hash",
+            f"{name}: it has other deleted rows of {entry.key} than those of which the log has the hash"
+            f"{RESTORE}",
             name=fragment,
         )
     return bits

@@ -155,6 +155,8 @@ def _in_unit_of(value: Any, dtype: pa.DataType) -> Any:
     that would change it."""
     if not (pt.is_timestamp(dtype) or pt.is_date(dtype) or pt.is_duration(dtype)):
         return value
+    if value.dtype.kind == "m" and np.datetime_data(value.dtype)[0] in ("Y", "M", "generic"):
+        raise ValueError(f"{value!r} has no length in seconds")
     unit = "D" if pt.is_date(dtype) else dtype.unit
     in_unit = value.astype(f"{value.dtype.kind}8[{unit}]")
     if in_unit.astype(value.dtype) != value:

@@ -95,6 +95,18 @@ def test_rows_that_waited_in_a_level_that_is_left_out_arrive_like_others(tmp_pat
     assert not any(file["dataChange"] for file in moved)
 
 
+def test_what_arrived_and_was_lost_once_it_was_compacted_comes_as_a_change(tmp_path: Path) -> None:
+    table = created(pa.table({"k": [1]}))
+    copy = Copy(table._log, tmp_path / "copy", LakeKind.DELTA)
+    copy.publish()
+    table.append(pa.table({"k": [2]}))
+    [waiting] = [e.key for e in table._log.current().fragments.all() if e.sequence[0] > 1]
+    table.compact(policy=FULL)
+    table._store.delete(waiting)
+    copy.publish()
+    assert copy.rows() == scanned(table._store, table._log.current())
+
+
 def test_followers_that_skip_commits_that_keep_rows_have_seen_each_row_once(
     tmp_path: Path,
 ) -> None:

@@ -382,6 +382,8 @@ def test_nested_columns_take_values_with_rounded_floats_and_nulls(
         (pa.list_(pa.int32()), [1.5]),
         (pa.bool8(), 2),
         (pa.timestamp("s"), np.datetime64("2020-01-01T00:00:00.5")),
+        (pa.duration("us"), np.timedelta64(2, "M")),
+        (pa.duration("us"), np.timedelta64(2)),
         (pa.timestamp("ns"), np.datetime64("9999-12-31")),
         (pa.struct([("x", pa.int64())]), (1,)),
         (pa.struct([("x", pa.int64())]), [("x", 1)]),
