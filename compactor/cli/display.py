@@ -57,7 +57,7 @@ def progress(description: str, total: int | None, begun: int = 0) -> Iterator[An
     )
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TimeElapsedColumn(),

@@ -151,7 +151,7 @@ class _Outcome(Struct, frozen=True):
 @with_checks
 def merged_batches(
     spec: EntityMergeSpec,
-    inputs: Sequence[SkipValidation[Iterable[pa.RecordBatch]]],
+    inputs: SkipValidation[Iterable[Iterable[pa.RecordBatch]]],
     connect: Components = components,
     charge: Charge = unlimited,
 ) -> EntityBatches:
@@ -161,15 +161,16 @@ def merged_batches(
     charge: called with the size of columns held to the end; the merge needs about `COPIES` times that.
     Raises the errors of `merge_entities` and `charge`, and `InputError` for rows without an `_id`.
     """
-    if len(inputs) != len(spec.datasets):
+    given = tuple(inputs) if isinstance(inputs, Iterable) else ()
+    if len(given) != len(spec.datasets):
         raise UsageError(
-            f"inputs: {counted(len(inputs), 'input')} for {counted(len(spec.datasets), 'dataset')}: give one "
+            f"inputs: {counted(len(given), 'input')} for {counted(len(spec.datasets), 'dataset')}: give one "
             "for each, in the order of the spec"
         )
     ids = dict(spec.ids)
     datasets = [
         read_batches(_batches_of(batches, number), name, charge, ids.get(name, ()))
-        for number, ((name, _alias), batches) in enumerate(zip(spec.datasets, inputs, strict=True))
+        for number, ((name, _alias), batches) in enumerate(zip(spec.datasets, given, strict=True))
     ]
     merged = merge_entities(spec, datasets, connect)
     clusters = merged.clusters

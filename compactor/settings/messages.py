@@ -49,7 +49,8 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
         case kind if kind in _SHAPES and problem["input"] is None:
             return f"nothing is given: write a {_SHAPES[kind]}"
         case "tuple_type" | "list_type" if isinstance(problem["input"], str):
-            return f"{what} is no list: write it in brackets, as in [{what}]"
+            items = str(problem["input"]) if "," in problem["input"] else what
+            return f"{what} is no list: write it in brackets, as in [{shortened(items)}]"
         case kind if kind in _SHAPES:
             return f"{what} is no {_SHAPES[kind]}"
         case "too_short" | "string_too_short" if context["min_length"] == 1:
@@ -59,7 +60,10 @@ def cause(problem: ErrorDetails, given: object = None) -> str:
 
 
 def shown(value: object) -> str:
-    text = repr(value).replace("\n", " ")
+    return shortened(repr(value).replace("\n", " "))
+
+
+def shortened(text: str) -> str:
     return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "…"
 
 

@@ -461,6 +461,7 @@ def test_what_is_no_file_to_ingest_or_to_write_is_told_with_what_to_do(
 ) -> None:
     cli.fails(3, "ingest", table_path, "-")
     cli.fails(3, "ingest", table_path, "/dev/null")
+    cli.fails(3, "ingest", table_path, table_path)
     cli.fails(2, "ingest", table_path, "s3://bucket/a.csv")
     cli.fails(2, "export", table_path, table_path / "o.csv")
 

@@ -325,6 +325,14 @@ def test_values_that_cannot_be_meant_are_refused_at_rendering(change: Json, reas
     assert reason in refusal({**MINE, **change})
 
 
+@pytest.mark.parametrize("schedule", ["@every 6h", "@weekly", "0  3 * * *", "17 3 * * sun"])
+def test_schedules_that_kubernetes_takes_are_rendered(schedule: str) -> None:
+    assert any(
+        document["kind"] == "CronJob" and document["spec"]["schedule"] == schedule
+        for document in rendered({**MINE, "vacuum": {"schedule": schedule}})
+    )
+
+
 def test_the_file_of_the_fleet_may_say_all_that_a_worker_takes() -> None:
     """The chart's schema knows the keys of the models, and no others."""
     schema = json.loads((CHART / "values.schema.json").read_text())
