@@ -282,12 +282,12 @@ def check_input(path: str) -> None:
     """Checks that the path is a file, before any file is read. Raises `InputError`, and `UsageError` for an
     address."""
     check_local(path)
+    if path != STREAM and not exists(path):
+        raise InputError(f"{shown_path(path)}: no such file; nothing was ingested")
     if Path(path).is_dir():
         raise InputError(f"{path}: a folder; nothing was ingested: name its files")
-    if path == STREAM or (exists(path) and not Path(path).is_file()):
+    if path == STREAM or not Path(path).is_file():
         raise InputError(
             f"{path}: not a regular file, and an ingest reads files twice; nothing was ingested: save the "
             "rows as a file, or let a pipeline (`compactor run`) read them"
         )
-    if not exists(path):
-        raise InputError(f"{shown_path(path)}: no such file; nothing was ingested")

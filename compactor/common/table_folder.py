@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 LOG_FOLDER: Final = "_log"
-_VERSION_NAME: Final = re.compile(r"[0-9]{20}\.json")
+VERSION_NAME: Final = r"([0-9]{20})\.json"
+"""The pattern of the names of versions in it."""
 
 
 def table_around(path: Path) -> Path | None:
@@ -19,5 +20,5 @@ def table_around(path: Path) -> Path | None:
 
 def _has_log(folder: Path) -> bool:
     with suppress(OSError), os.scandir(folder / LOG_FOLDER) as entries:
-        return any(_VERSION_NAME.fullmatch(entry.name) for entry in entries)
+        return any(re.fullmatch(VERSION_NAME, entry.name) for entry in entries)
     return False

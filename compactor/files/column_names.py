@@ -32,7 +32,7 @@ def check_names(schema: pa.Schema, path: str) -> None:
             ) from None
         for field in fields:
             _check_zone(field, path)
-        fields = [inner for field in fields for inner in _inner_fields(field.type)]
+        fields = [inner for field in fields for inner in inner_fields(field.type)]
 
 
 def _check_zone(field: pa.Field, path: str) -> None:
@@ -45,11 +45,12 @@ def _check_zone(field: pa.Field, path: str) -> None:
         ) from None
 
 
-def _inner_fields(dtype: pa.DataType) -> list[pa.Field]:
+def inner_fields(dtype: pa.DataType) -> list[pa.Field]:
+    """Returns the fields directly within a type."""
     if isinstance(dtype, pa.BaseExtensionType):
-        return _inner_fields(dtype.storage_type)
+        return inner_fields(dtype.storage_type)
     if pt.is_dictionary(dtype):
-        return _inner_fields(dtype.value_type)
+        return inner_fields(dtype.value_type)
     return [dtype.field(place) for place in range(dtype.num_fields)]
 
 

@@ -22,6 +22,7 @@ from pyarrow import types as pt
 
 from compactor.common.flat_buffers import FlatTable, number_at, target_at
 from compactor.errors import InputError
+from compactor.files.column_names import inner_fields
 from compactor.files.problems import one_line
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _dropped_in(schema: pq.ParquetSchema) -> dict[tuple[str, str], str]:
 
 def _fields_within(field: pa.Field) -> Iterator[pa.Field]:
     yield field
-    for place in range(field.type.num_fields):
-        yield from _fields_within(field.type.field(place))
+    for inner in inner_fields(field.type):
+        yield from _fields_within(inner)
 
 
 def _may_be_dropped(dtype: pa.DataType) -> bool:

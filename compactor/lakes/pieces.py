@@ -117,7 +117,8 @@ def _form(columns: tuple[str, ...], table: TableMetadata, schema: pa.Schema) -> 
     """Names all that shapes a file's rows besides the fragments: columns, order, row policy."""
     types = [[name, type_to_json(schema.field(name).type)] for name in columns]
     sort = [column.to_json() for column in table.sort]
-    stored = [table.stored_name(name) for name in columns]
+    names = table.stored_names
+    stored = [names.get(name) for name in columns]
     return _digest(to_json_text([types, stored, sort, table.rows.to_json()]))
 
 

@@ -110,4 +110,5 @@ def stored_schema(table: TableMetadata, shown: pa.Schema) -> pa.Schema:
     """Replaces shown names by stored names in a schema."""
     if not table.names:
         return shown
-    return pa.schema([field.with_name(table.stored_name(field.name)) for field in shown])
+    stored = table.stored_names
+    return pa.schema([field.with_name(stored.get(field.name)) for field in shown])

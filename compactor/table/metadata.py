@@ -112,12 +112,7 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
 
     def stored_name(self, shown: str) -> str | None:
         """Returns the stored name of a column; None if no column has this shown name."""
-        for stored, name in self.names:
-            if name == shown:
-                return stored
-        renamed = dict(self.names)
-        is_known = self.schema.get_field_index(shown) >= 0
-        return shown if is_known and shown not in renamed else None
+        return self.stored_names.get(shown)
 
     def new_stored_name(self, shown: str, also_taken: Iterable[str] = ()) -> str:
         """Returns a stored name for a new column: one that no column of the table ever had."""

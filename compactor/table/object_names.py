@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from compactor.common.table_folder import LOG_FOLDER
+from compactor.common.table_folder import LOG_FOLDER, VERSION_NAME
 
 LOG_PREFIX: Final = f"{LOG_FOLDER}/"
 PROBE_KEY: Final = f"{LOG_PREFIX}.conditional-writes"
@@ -34,7 +34,7 @@ _FRAGMENT: Final = re.compile(FRAGMENT_PATTERN)
 _DELETIONS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.deletes")
 _SKIPS: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.skips")
 _MEMO: Final = re.compile(r"data/([0-9]{20})-[0-9A-Za-z_-]+\.memo")
-_VERSION: Final = re.compile(r"_log/([0-9]{20})\.json")
+_VERSION: Final = re.compile(f"{LOG_PREFIX}{VERSION_NAME}")
 _CHECKPOINT: Final = re.compile(r"_checkpoint/([0-9]{20})\.arrow")
 _GIVEN_UP: Final = re.compile(r"_aside/[^/]+/([0-9]{20})\.given-up")
 _FLOOR: Final = re.compile(r"_checkpoint/([0-9]{20})\.floor")

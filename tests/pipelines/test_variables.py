@@ -40,6 +40,16 @@ class Done(NamedTuple):
     """Of both streams."""
 
 
+def with_column(folder: Path, column: str) -> Path:
+    """A pipeline that computes a column of one row."""
+    nodes = copying("in.ndjson") | {
+        "t": {"transform": {"input": "a", "columns": {"x": column}}},
+        "p": {"output": {"input": "t", "path": "p.ndjson"}},
+    }
+    (folder / "in.ndjson").write_text('{"n": 1}\n')
+    return written(folder, nodes)
+
+
 @pytest.fixture
 def ran(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
     """`compactor run`."""
@@ -163,13 +173,7 @@ def test_values_that_messages_cut_or_unescape_are_not_in_them(
     ran: Callable[..., Done],
 ) -> None:  # fmt: skip
     monkeypatch.setenv("SECRET", secret)
-    transform = {"transform": {"input": "a", "columns": {"x": column}}}
-    nodes = copying("in.ndjson") | {
-        "t": transform,
-        "p": {"output": {"input": "t", "path": "p.ndjson"}},
-    }
-    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
-    done = ran(str(written(tmp_path, nodes)))
+    done = ran(str(with_column(tmp_path, column)))
     assert done.exit_code != 0
     assert "hunt" not in done.output and "${SECRET}" in done.output
 
@@ -213,13 +217,7 @@ def test_a_short_value_is_hidden_in_the_text_that_it_is_pasted_into(
 ) -> None:  # fmt: skip
     monkeypatch.setenv("SECRET", "zqj")
     monkeypatch.setenv("WHERE", "CAST('zqj' AS INT)")
-    transform = {"transform": {"input": "a", "columns": {"x": column}}}
-    nodes = copying("in.ndjson") | {
-        "t": transform,
-        "p": {"output": {"input": "t", "path": "p.ndjson"}},
-    }
-    (tmp_path / "in.ndjson").write_text('{"n": 1}\n')
-    done = ran(str(written(tmp_path, nodes)))
+    done = ran(str(with_column(tmp_path, column)))
     assert done.exit_code != 0
     assert "zqj" not in done.output and shown in done.output
 

@@ -40,12 +40,12 @@ class Origin(Struct, frozen=True):
 
 def with_origin(schema: StructType, url: str, snapshot: Snapshot) -> StructType:
     """Adds the origin of each column of the table to the metadata of the schema."""
-    shown = snapshot.table.shown_schema.names
+    stored = snapshot.table.stored_names
     loaded = plain_dict(LoadedVersion(url, snapshot.version, snapshot.commit_id))
     return StructType(
         [
-            _noted(field, _KEY, {"stored": snapshot.table.stored_name(field.name), **loaded})
-            if field.name in shown
+            _noted(field, _KEY, {"stored": stored[field.name], **loaded})
+            if field.name in stored
             else field
             for field in schema
         ]

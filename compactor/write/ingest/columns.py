@@ -40,7 +40,8 @@ class StoredNames:
         self.shown = file
         if len(set(file.names)) < len(file.names):
             raise InputError(f"{path}: two columns have the same name: rename one")
-        stored = {name: table.stored_name(name) for name in file.names}
+        there = table.stored_names
+        stored = {name: there.get(name) for name in file.names}
         added: dict[str, str] = {}
         for name, known in stored.items():
             if known is None:
