@@ -23,11 +23,12 @@ from lsm_fragment.arrays.sizes import running_totals
 from lsm_fragment.arrays.templated import text
 from lsm_fragment.arrays.types import is_worded
 from lsm_fragment.arrays.worded import MAX_NUMBERS_FRACTION, expanded, renumbered
-from lsm_fragment.container.chunk import make_chunk
+from lsm_fragment.container.chunk import encode_chunk, make_chunk
 from lsm_fragment.encodings import vocabulary
 from lsm_fragment.encodings.coding import decode_array, encode_array
 from lsm_fragment.encodings.letters import encode_strings
 from lsm_fragment.encodings.node import Encoding, Node, join_buffers, pack_nodes, stored_bytes
+from lsm_fragment.encodings.template import Precedent
 from lsm_fragment.encodings.varlen import text_parts
 from lsm_fragment.gather.origins import Origins
 from lsm_fragment.gather.pieces import GatherArray, Span, pieces_of_spans
@@ -313,6 +314,17 @@ def test_prose_is_stored_by_its_words() -> None:
     assert (chunk.min, chunk.max, chunk.null_count) == (as_text.min, as_text.max, 0)
     binary = make_chunk(array.cast(pa.binary()), level=1)
     assert (binary.encoding, binary.stored) == (chunk.encoding, chunk.stored)
+
+
+def test_a_small_chunk_does_not_change_how_larger_ones_are_stored() -> None:
+    """Such as the last row group of a file, before the first of the next file."""
+    precedent = Precedent()
+    chunks = [
+        encode_chunk(free_text(rows), precedent=precedent).compressed(1)
+        for rows in (9000, 900, 9000, 9000)
+    ]
+    encodings = [chunk.encoding for chunk in chunks]
+    assert encodings == ["VOCABULARY", "VARLEN", "VOCABULARY", "VOCABULARY"]
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def _encoded(array: pa.Array, sample: _Sample, words: VaryingWords) -> Node | No
     if (by_row := sample.fraction(found)) > max_fraction:
         return None
     divided = divide(array, max_templates(len(array)), words)
-    node = None if divided is None else encode_templated(*divided, _text_bytes(array))
+    node = None if divided is None else encode_templated(*divided, text_bytes(array))
     if node is None:
         return None
     # Few rows of a sample have most templates and slots of the whole: their cost is taken from the whole.
@@ -264,7 +264,7 @@ class _Sample:
 
     def __init__(self, strings: pa.Array) -> None:
         self.strings = strings
-        self.text_bytes = max(1, _text_bytes(strings))
+        self.text_bytes = max(1, text_bytes(strings))
         self._last: tuple[VaryingWords, pa.Array | None] | None = None
 
     @cached_property
@@ -326,7 +326,7 @@ def _stretch(array: pa.Array) -> pa.Array:
     return sample.slice(0, rows_within([sample], _SAMPLE_TEXT_BYTES))
 
 
-def _text_bytes(strings: pa.Array) -> int:
+def text_bytes(strings: pa.Array) -> int:
     """Returns the bytes of strings, nulls left out."""
     return total_bytes(strings) - _LENGTH_BYTES * len(strings)
 
