@@ -121,6 +121,48 @@ def test_words_may_cross_strips_and_end_with_the_memory(rows: list[bytes], repea
     assert found == list(map(divided, rows))
 
 
+LINES = st.lists(st.lists(PIECES, min_size=1, max_size=12).map("".join), min_size=1, max_size=6)
+
+
+@given(
+    LINES, st.randoms(use_true_random=False), st.sampled_from(["\n", "\n\tat ", "\n\n  é", "\r\n"])
+)
+def test_lines_that_recur_have_the_numbers_of_their_words(
+    lines: list[str], rng: random.Random, line_break: str
+) -> None:
+    rows = [line_break.join(rng.choices(lines, k=rng.randrange(1, 9))).encode() for _ in range(60)]
+    assert numbers_of(rows) == list(map(divided, rows))
+
+
+@pytest.mark.parametrize("kinds", [9, 30_000], ids=["that recur", "that hardly recur"])
+def test_rows_of_many_lines_are_divided_into_words(kinds: int) -> None:
+    rng = random.Random(kinds)
+    lines = [
+        f"at org.part{rng.randrange(kinds)}.Service{n}.call(Service.java:{n})" for n in range(kinds)
+    ]
+    rows = [
+        "\n\t".join([f"error {n}: {n * 7919}", *rng.choices(lines, k=6)]).encode()
+        for n in range(4000)
+    ]
+    assert numbers_of(rows) == list(map(divided, rows))
+
+
+def test_lines_of_words_without_room_are_spelled_as_other_text_is() -> None:
+    many = [b"w%x-" % (n * 2654435761 % 2**32 | 2**31) for n in range(70_000)]
+    rows = [b"\n".join(many[at : at + 7]) for at in range(0, len(many), 7)]
+    rows = [part for row in rows for part in (row, b"a line that comes again and again\n" * 9)]
+    found = numbers_of(rows, 1 << 22)
+    assert found is not None
+    assert [joined(row) for row in found] == rows
+    assert found[1] == divided(rows[1])
+
+
+@pytest.mark.parametrize("most", range(36, 46))
+def test_lines_that_recur_count_as_their_numbers(most: int) -> None:
+    rows = [b"one two three four\n" * 10] * 3
+    assert (numbers_of(rows, 3 * most) is None) == (most < 40)
+
+
 def test_words_without_room_are_spelled() -> None:
     many = [b"%x-" % (n * 2654435761 % 2**32 | 2**31) for n in range(70_000)]
     many = [b"w" + word for word in many]

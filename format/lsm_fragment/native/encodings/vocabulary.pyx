@@ -2,7 +2,7 @@
 """Numbers the words of text, and expands numbers (VOCABULARY of SPEC section 5)."""
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 import numpy as np
 from pyarrow import allocate_buffer
@@ -31,11 +31,13 @@ from lsm_fragment.native.encodings.vocabulary cimport (
     word_at,
 )
 from lsm_fragment.native.gil cimport release_gil, restore_gil
-from lsm_fragment.native.words cimport WINDOW, offset
+from lsm_fragment.native.words cimport WINDOW, copy_lanes, loaded, offset, places_of
 
 cdef extern from *:
     """
     #define ROW_BIT (1 << 30)
+
+    static inline int bits_set(uint64_t value) { return __builtin_popcountll(value); }
 
     /* Finds where words of a strip of some text end: where a letter or digit follows another byte, and where rows
        start. Returns how many do.
@@ -76,8 +78,16 @@ cdef extern from *:
         const uint8_t* data, int64_t begin, int64_t stop, int64_t size, const uint64_t* rows, uint64_t* last, int32_t* ends
     ) noexcept nogil
     int32_t ROW_BIT
+    int bits_set(uint64_t value) noexcept nogil
 
 cdef enum:
+    LINE_BREAK = 10
+    LINES = 1 << 13  # that are remembered
+    MIN_LINE = 16
+    MAX_LINE = 1 << 10
+    LOOKED_LINES = 1 << 12  # look at so many before deciding that lines hardly recur
+    LOOKED_BYTES = 1 << 16
+    MANY_LINES = 256  # look for lines where there is one for each so many bytes
     WINDOWS = 64
     STRIP = WINDOWS * WINDOW  # bytes whose words are found before they are numbered
     BLOCK = 64  # words that are hashed before the first of them is looked up
@@ -141,6 +151,16 @@ cdef struct Numbering:
     uint16_t* out
     uint16_t* end  # behind it is room for `SIZE` and `BLOCK` more
     uint16_t** starts  # where the numbers of the next row start
+    bint lacks_room  # whether a word was spelled since there was no room for it
+
+
+cdef struct Line:
+    # A line of text, and its numbers.
+    int64_t at
+    int64_t out
+    int32_t size  # 0 where there is none
+    int32_t count
+    bint is_used
 
 
 cdef bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, int64_t size) noexcept nogil:
@@ -154,6 +174,7 @@ cdef bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, i
             length = letters  # what is behind them is a word of its own
         else:
             found = number_of(&to.known, word_at(data + at, length, size - at), length)
+            to.lacks_room |= not found
         if found:
             to.out[0] = <uint16_t>found
             to.out += 1
@@ -262,35 +283,132 @@ cdef bint number_strip(
     return True
 
 
-def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbers):
-    """Numbers the words of rows. Returns the numbers (an Arrow buffer of uint16), how many each row has (int32),
-    the bytes of each word (uint8), and the words end to end; None if there are more than `max_numbers` numbers.
+cdef bint number_stretch(
+    Numbering* to,
+    const uint8_t* text,
+    int64_t at,
+    int64_t stop,
+    int64_t size,
+    const uint64_t* no_starts,
+) noexcept nogil:
+    """Writes the numbers of the bytes from `at` to `stop`, of `size`, of one row. Returns False if there are too many.
 
-    Words are numbered in the order of their first use.
+    no_starts: a strip without starts of rows.
     """
-    cdef int64_t rows = offsets.shape[0] - 1, first = offsets[0], size = offsets[rows] - first
-    cdef int64_t row = 1, strip = 0, begin = 0, stop, found, place
-    cdef uint64_t last = 1  # no word ends where the text starts
-    cdef const uint8_t* text = &data[0] + first if size else NULL
+    cdef int32_t[STRIP + 9] ends
+    cdef int64_t begin = 0, end, found
+    cdef uint64_t last = 1  # no word ends where the bytes start
+    while at < stop:
+        end = min(at + STRIP, stop)
+        found = find_ends(text, at, end, size, no_starts, &last, ends)
+        while found and ends[found - 1] >= end - at:  # of the last window, behind its bytes
+            found -= 1
+        if end == stop:
+            ends[found] = <int32_t>(end - at)
+            found += 1
+        if not number_strip(to, text + at, ends, found, &begin, size - at):
+            return False
+        begin -= STRIP
+        at = end
+    return True
+
+
+cdef inline uint64_t hash_of_line(const uint8_t* at, int64_t size) noexcept nogil:
+    """Hashes some of the bytes of a line, of which there are at least `MIN_LINE`."""
+    cdef uint64_t total = <uint64_t>size
+    total = (total ^ loaded(at + size - 8, 8)) * <uint64_t>0x9E3779B97F4A7C15ULL
+    total = (total ^ total >> 32 ^ loaded(at + size - 16, 8)) * <uint64_t>0xD6E8FEB86659FD93ULL
+    total = (total ^ total >> 32 ^ loaded(at + (size >> 1) - 4, 8)) * <uint64_t>0x9E3779B97F4A7C15ULL
+    return total ^ total >> 32 ^ loaded(at, 8)
+
+
+cdef bint has_lines(const uint8_t* text, int64_t size) noexcept nogil:
+    """Returns whether rows have many lines, by the beginning of their text."""
+    cdef int64_t window, windows = min(size, <int64_t>LOOKED_BYTES) // WINDOW, lines = 0
+    for window in range(windows):
+        lines += bits_set(places_of(text + WINDOW * window, LINE_BREAK))
+    return lines * MANY_LINES > windows * WINDOW
+
+
+cdef int64_t number_lines(
+    Numbering* to,
+    Line* known,
+    const uint8_t* text,
+    int64_t size,
+    const offset* offsets,
+    int64_t rows,
+    int32_t* counts,
+) noexcept nogil:
+    """Writes the numbers of rows line by line; those of a line that came before are copied. Returns how many rows that
+    are: not all, if lines hardly recur, or words have no room; -1 if there are too many numbers.
+
+    A line ends before the first letter behind its line break, where a word ends, too.
+    """
+    cdef uint64_t[WINDOWS] no_starts
+    cdef uint16_t* first = to.out
+    cdef uint16_t* row_start
+    cdef int64_t row, at, stop, end, length, out, looked = 0, recurred = 0
+    cdef const uint8_t* line_break
+    cdef Line* line
+    cdef bint is_known
+    memset(no_starts, 0, sizeof(no_starts))
+    for row in range(rows):
+        if to.lacks_room or looked > LOOKED_LINES and 2 * recurred < looked:
+            return row
+        at, stop = offsets[row] - offsets[0], offsets[row + 1] - offsets[0]
+        row_start = to.out
+        while at < stop:
+            line_break = <const uint8_t*>memchr(text + at, LINE_BREAK, stop - at)
+            end = line_break - text if line_break else stop
+            while end < stop and not (is_letter(text[end]) or text[end] > 127):
+                end += 1
+            length = end - at
+            looked += 1
+            if length < MIN_LINE or length > MAX_LINE:
+                if not number_stretch(to, text, at, end, size, no_starts):
+                    return -1
+            else:
+                line = &known[hash_of_line(text + at, length) >> 8 & (LINES - 1)]
+                is_known = line.size == length and memcmp(text + line.at, text + at, length) == 0
+                if is_known:
+                    if to.out + line.count > to.end:
+                        return -1
+                    copy_lanes(<const uint8_t*>(first + line.out), 2 * line.count, <uint8_t*>to.out)
+                    to.out += line.count
+                    recurred += 1
+                else:
+                    out = to.out - first
+                    if not number_stretch(to, text, at, end, size, no_starts):
+                        return -1
+                    if not line.is_used:
+                        line.at, line.out, line.size = at, out, <int32_t>length
+                        line.count = <int32_t>(to.out - first - out)
+                line.is_used = is_known  # a line that recurs stays until two others come in its place
+            at = end
+        counts[row] = <int32_t>(to.out - row_start)
+    return rows
+
+
+cdef bint number_rows(
+    Numbering* to,
+    const uint8_t* text,
+    int64_t size,
+    const offset* offsets,
+    int64_t rows,
+    uint16_t** row_starts,
+    int32_t* counts,
+) noexcept nogil:
+    """Writes the numbers of rows. Returns False if there are too many.
+
+    row_starts: room for two more than the rows.
+    """
     cdef int32_t[STRIP + 9] ends
     cdef uint64_t[WINDOWS] starts
-    cdef Numbering to
-    cdef uint16_t** row_starts
-    cdef bint fits = True
-    memory = allocate_buffer(HELD_BYTES)
-    numbers = allocate_buffer(2 * (max_numbers + SIZE + BLOCK))
-    counts = np.empty(rows, dtype=np.int32)
-    places = np.empty(rows + 2, dtype=np.uint64)
-    cdef int32_t[::1] counted = counts
-    cdef uint64_t[::1] placed = places
-    row_starts = <uint16_t**>&placed[0]
-    to.known = empty(<void*><uintptr_t>memory.address)
-    to.out = <uint16_t*><uintptr_t>numbers.address
-    to.end = to.out + max_numbers
+    cdef int64_t row = 1, strip = 0, begin = 0, first = offsets[0], stop, found, place
+    cdef uint64_t last = 1  # no word ends where the text starts
     row_starts[0] = to.out
     to.starts = row_starts + 1
-    state = release_gil(size)
-    while strip < size and fits:
+    while strip < size:
         stop = min(strip + STRIP, size)
         memset(starts, 0, sizeof(starts))
         while row < rows and offsets[row] - first < stop:
@@ -302,15 +420,61 @@ def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbe
         if stop == size:
             ends[found] = <int32_t>(size - strip)
             found += 1
-        fits = number_strip(&to, text + strip, ends, found, &begin, size - strip)
+        if not number_strip(to, text + strip, ends, found, &begin, size - strip):
+            return False
         begin -= STRIP
         strip = stop
     to.starts[0] = to.out
     for row in range(rows):
-        counted[row] = 0
+        counts[row] = 0
         if offsets[row + 1] > offsets[row]:  # others start no words
-            counted[row] = <int32_t>(row_starts[1] - row_starts[0])
+            counts[row] = <int32_t>(row_starts[1] - row_starts[0])
             row_starts += 1
+    return True
+
+
+def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbers):
+    """Numbers the words of rows. Returns the numbers (an Arrow buffer of uint16), how many each row has (int32),
+    the bytes of each word (uint8), and the words end to end; None if there are more than `max_numbers` numbers.
+
+    Words are numbered in the order of their first use.
+    """
+    cdef int64_t rows = offsets.shape[0] - 1, first = offsets[0], size = offsets[rows] - first, done = 0, taken
+    cdef const uint8_t* text = &data[0] + first if size else NULL
+    cdef Numbering to
+    cdef uint16_t* scratch
+    cdef bint fits = True
+    memory = allocate_buffer(HELD_BYTES)
+    numbers = allocate_buffer(2 * (max_numbers + SIZE + BLOCK))
+    counts = np.empty(rows, dtype=np.int32)
+    places = np.empty(rows + 2, dtype=np.uint64)
+    cdef int32_t[::1] counted = counts
+    cdef uint64_t[::1] placed = places
+    cdef Line* lines = NULL
+    to.known = empty(<void*><uintptr_t>memory.address)
+    to.out = <uint16_t*><uintptr_t>numbers.address
+    to.end = to.out + max_numbers
+    to.starts = &scratch
+    to.lacks_room = False
+    if rows and has_lines(text, size):
+        remembered = allocate_buffer(LINES * sizeof(Line))
+        lines = <Line*><uintptr_t>remembered.address
+        memset(lines, 0, LINES * sizeof(Line))
+    state = release_gil(size)
+    if lines:
+        done = number_lines(&to, lines, text, size, &offsets[0], rows, &counted[0])
+        fits = done >= 0
+    if fits and done < rows:
+        taken = offsets[done] - first
+        fits = number_rows(
+            &to,
+            text + taken,
+            size - taken,
+            &offsets[done],
+            rows - done,
+            <uint16_t**>&placed[0],
+            &counted[done],
+        )
     restore_gil(state)
     if not fits:
         return None
