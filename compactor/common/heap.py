@@ -41,7 +41,7 @@ class _Thresholds(NamedTuple):
     faulted in per chunk, and all may be huge pages. glibc has no call for huge pages within a process."""
 
 
-_OF_COMMANDS: Final = _Thresholds(16 << 20, 128 << 20)
+_OF_COMMANDS: Final = _Thresholds(32 << 20, 128 << 20)
 _OF_PROGRAMS: Final = _Thresholds(4 << 20, 64 << 20)
 _OF_LIMITED: Final = _Thresholds(4 << 20, 16 << 20)
 """Where address space is limited: libraries and threads need some that is not the heap's."""
