@@ -369,6 +369,15 @@ def test_a_small_chunk_does_not_change_how_larger_ones_are_stored() -> None:
     assert encodings == ["VOCABULARY", "VARLEN", "VOCABULARY", "VOCABULARY"]
 
 
+def test_little_text_of_many_rows_does_not_change_how_more_text_is_stored() -> None:
+    precedent = Precedent()
+    short = pa.array([text[:20] for text in free_text(9000).to_pylist()])
+    encode_chunk(short, precedent=precedent)
+    assert (
+        encode_chunk(free_text(40_000), precedent=precedent).compressed(1).encoding == "VOCABULARY"
+    )
+
+
 @pytest.mark.parametrize(
     "array",
     [

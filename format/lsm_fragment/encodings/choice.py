@@ -58,14 +58,8 @@ from lsm_fragment.encodings.null import encode_nulls
 from lsm_fragment.encodings.packed import encode_backed_ints, sampled, survey
 from lsm_fragment.encodings.plain import encode_bool, encode_plain, encode_wide, plain_is_dense
 from lsm_fragment.encodings.struct import encode_structs
-from lsm_fragment.encodings.template import (
-    Precedent,
-    encode_by_templates,
-    encode_templated,
-    text_bytes,
-)
+from lsm_fragment.encodings.template import Precedent, encode_by_templates, encode_templated
 from lsm_fragment.encodings.varlen import encode_varlen
-from lsm_fragment.encodings.vocabulary import MIN_TEXT_BYTES
 
 _WIDE_BITS: Final = 4
 """Try other integer encodings once bit-packing needs more than this many bits per value."""
@@ -103,8 +97,7 @@ def _encode_text(array: pa.Array, precedent: Precedent | None, words: Words | No
     if precedent is None:
         return encode_strings(array, words=words)
     node = encode_strings(array, by_vocabulary=precedent.by_vocabulary, words=words)
-    if text_bytes(array) >= MIN_TEXT_BYTES:  # less says nothing of larger chunks
-        precedent.note_text(by_vocabulary=node.encoding is Encoding.VOCABULARY)
+    precedent.note_text(array, by_vocabulary=node.encoding is Encoding.VOCABULARY)
     return node
 
 

@@ -63,7 +63,7 @@ from lsm_fragment.encodings.reading import ChunkReader, Keep, NodeShape
 from lsm_fragment.encodings.samples import CODEC_FRACTION, estimate_distinct
 from lsm_fragment.encodings.stored_templates import StoredRows, joined_stored, stored
 from lsm_fragment.encodings.varlen import encode_varlen, text_parts
-from lsm_fragment.encodings.vocabulary import encode_by_vocabulary
+from lsm_fragment.encodings.vocabulary import MIN_TEXT_BYTES, encode_by_vocabulary
 from lsm_fragment.native.encodings.decode import Cursor, IntegerStream
 
 ENCODING = Encoding.TEMPLATE
@@ -155,10 +155,11 @@ class Precedent:
         if that is to be found out."""
         return self._by_vocabulary if self._holds else None
 
-    def note_text(self, *, by_vocabulary: bool) -> None:
-        """Notes how text without templates is stored: that of this chunk, and those for which this holds."""
-        self._by_vocabulary = by_vocabulary
-        self._holds = True
+    def note_text(self, array: pa.Array, *, by_vocabulary: bool) -> None:
+        """Notes how a chunk's strings without templates are stored. Little text says nothing of more."""
+        if _text_bytes(array) >= MIN_TEXT_BYTES:
+            self._by_vocabulary = by_vocabulary
+            self._holds = True
 
 
 class _Found(NamedTuple):
@@ -195,7 +196,7 @@ def encode_by_templates(
     if precedent is not None:
         precedent.note(None if node is None else found.varying, len(array))
         if found.has_tried:
-            precedent.note_text(by_vocabulary=found.by_words is not None)
+            precedent.note_text(array, by_vocabulary=found.by_words is not None)
     return node or found.by_words
 
 
@@ -249,7 +250,7 @@ def _encoded(array: pa.Array, sample: _Sample, words: VaryingWords) -> Node | No
     if (by_row := sample.fraction(found)) > max_fraction:
         return None
     divided = divide(array, max_templates(len(array)), words)
-    node = None if divided is None else encode_templated(*divided, text_bytes(array))
+    node = None if divided is None else encode_templated(*divided, _text_bytes(array))
     if node is None:
         return None
     # Few rows of a sample have most templates and slots of the whole: their cost is taken from the whole.
@@ -264,7 +265,7 @@ class _Sample:
 
     def __init__(self, strings: pa.Array) -> None:
         self.strings = strings
-        self.text_bytes = max(1, text_bytes(strings))
+        self.text_bytes = max(1, _text_bytes(strings))
         self._last: tuple[VaryingWords, pa.Array | None] | None = None
 
     @cached_property
@@ -326,7 +327,7 @@ def _stretch(array: pa.Array) -> pa.Array:
     return sample.slice(0, rows_within([sample], _SAMPLE_TEXT_BYTES))
 
 
-def text_bytes(strings: pa.Array) -> int:
+def _text_bytes(strings: pa.Array) -> int:
     """Returns the bytes of strings, nulls left out."""
     return total_bytes(strings) - _LENGTH_BYTES * len(strings)
 
