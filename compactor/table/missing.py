@@ -49,7 +49,7 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
             found = next((e for e in needing if e.key == fragment), needing[0]), None
         elif given_up := _given_up(history, {fragment}):
             raise _dropped(store, key, given_up[fragment]) from error
-        elif (found := _kept_with(history, newest, key)) is None:
+        elif (found := next(_kept_with(history, newest, {key}), None)) is None:
             raise _overtaken(store, key) from error
         if isinstance(error, PermissionDeniedError):
             raise
@@ -59,7 +59,7 @@ def missing_explained(store: Store, key: str, fragment: str) -> Iterator[None]:
 def unreadable(store: Store, snapshot: Snapshot) -> frozenset[str]:
     """Returns the keys of fragments in quarantine, and of those that are proven to be gone: the store does
     not list an object of theirs, and no vacuum can have removed it, since it left the snapshot's version
-    alone or the newest version needs the object, or a version has given the fragment up.
+    alone or a version that is kept needs the object, or a version has given the fragment up.
 
     Lists the table's data. Raises `StoreError`.
     """
@@ -85,6 +85,10 @@ def _lost(store: Store, version: int, gone: Mapping[str, set[str]]) -> Set[str]:
         for key, missing in gone.items()
         if key in newest.fragments and missing.intersection(newest.fragments[key].needed_objects)
     }
+    if older := {key: missing for key, missing in gone.items() if key not in needed}:
+        kept = _kept_with(history, newest, set().union(*older.values()))
+        objects = {key for entry, _ in kept for key in entry.needed_objects}
+        needed |= {key for key, missing in older.items() if not objects.isdisjoint(missing)}
     return needed | _given_up(history, gone.keys() - needed).keys()
 
 
@@ -122,26 +126,25 @@ def _given_up(history: History, fragments: Set[str]) -> dict[str, Version]:
 
 
 def _kept_with(
-    history: History, newest: Snapshot, key: str
-) -> tuple[FragmentEntry, int | None] | None:
-    """Returns a fragment that needs an object and is in a version that is kept, and that version, if there
-    is one and that can be told: vacuums leave its objects alone."""
-    first = max(base_version(key) or 0, newest.oldest)
+    history: History, newest: Snapshot, objects: Set[str]
+) -> Iterator[tuple[FragmentEntry, int]]:
+    """Yields the fragments that need one of the objects in versions that are kept, with a version each, as
+    far as that can be told: vacuums leave those objects alone."""
+    first = max(min(base_version(key) or 0 for key in objects), newest.oldest)
     tagged = [number for number in newest.tagged if number < newest.oldest]
     try:
         for number in (*tagged, first):
             snapshot = history.at(number, newest)
             for entry in snapshot.fragments.all():
-                if key in entry.needed_objects:
-                    return entry, number
+                if not objects.isdisjoint(entry.needed_objects):
+                    yield entry, number
         last = min(newest.version, first + _MAX_SEARCHED)
         for version in history.versions_after(snapshot, last):
             for entry in version.changes.adds:
-                if key in entry.needed_objects:
-                    return entry, version.number
+                if not objects.isdisjoint(entry.needed_objects):
+                    yield entry, version.number
     except CompactorError:
         pass
-    return None
 
 
 def _dropped(store: Store, key: str, dropping: Version) -> OvertakenError:

@@ -214,6 +214,27 @@ def test_a_fragment_is_given_up_in_one_commit_that_history_and_totals_show(
     assert (scan.report.fragments_left_out, scan.report.rows_left_out) == (1, 9)
 
 
+def test_what_only_a_tag_keeps_is_left_out_by_readers_of_versions_that_are_not_kept(
+    store: MemoryStore,
+) -> None:
+    table, (_, gone, _) = filled(store)
+    table.tag("audit")
+    table.append(rows_of(30))
+    before = CommitLog(store).at(table.version)
+    table.compact(policy=FULL)
+    table.vacuum(retain_seconds=0, grace_seconds=0)
+    newest = before.fragments.all()[-1].key
+    assert gone in store.objects
+    assert newest not in store.objects
+    del store.objects[gone]
+    old = Table(CommitLog(store), before)
+    with refuses(FragmentMissingError, gone, "version 3", "skip_missing"):
+        old.scan(where="k < 30").to_table()
+    assert keys_in(old, where="k < 30", skip_missing=True) == [*range(10), *range(20, 30)]
+    with refuses(OvertakenError, newest):
+        keys_in(old, skip_missing=True)
+
+
 @pytest.mark.parametrize("object_gone", ["fragment", "deleted rows"])
 def test_what_a_vacuum_has_removed_of_an_earlier_version_is_not_left_out(
     store: MemoryStore, object_gone: str
