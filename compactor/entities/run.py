@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import Annotated
 
-from pydantic import AllowInfNan, PositiveInt
+from pydantic import AllowInfNan, PlainValidator, PositiveInt
 
 from compactor.entities.spec import EntityMergeSpec
+from compactor.settings.messages import shown
 from compactor.stores.base import Store
 
 StepProgress = Callable[[str], None]
 """Called with the name of each step as it starts."""
+
+
+def _path(given: object) -> str:
+    if isinstance(given, str | PathLike):
+        return fspath(given)
+    raise ValueError(f"expected a path, got {shown(given)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +30,7 @@ class EntityRun:
     spec: EntityMergeSpec
     store: Store | None
     """Store of the table; None only for what writes nothing."""
-    folder: str = "."
+    folder: Annotated[str | PathLike[str], PlainValidator(_path)] = "."
     """Folder of datasets not listed in `spec.sources`."""
     full: bool = False
     """Rewrites every entity, with the current list of datasets."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from os import fspath
 from typing import Final
 
 import pyarrow as pa
@@ -91,7 +92,7 @@ class Target:
 
         Raises `InputError` for a place that holds no dataset, `UsageError` for changes that need a full run.
         """
-        spec, folder = run.spec, run.folder
+        spec, folder = run.spec, fspath(run.folder)
         located = locate(spec, folder)
         if self.store is not None:
             check_not_read(spec, folder, located, self.store.url)

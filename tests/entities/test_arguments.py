@@ -49,7 +49,6 @@ WRONG: list[tuple[Call, str]] = [
     (running(spec="s.yaml"), "run.spec"),
     (running(store="./x"), "run.store"),
     (running(folder=5), "run.folder"),
-    (running(folder=Path("x")), "run.folder"),
     (running(full="yes"), "run.full"),
     (running(allow_changes=1), "run.allow_changes"),
     (running(tombstone_retention_seconds="30d"), "run.tombstone_retention_seconds"),
@@ -104,7 +103,7 @@ def test_what_stands_for_a_plain_value_is_taken_for_it(tmp_path: Path) -> None:
     write(tmp_path, {"A": [{"_id": "a1"}], "B": [{"_id": "b1"}]})
     run = asked(
         store=MemoryStore(),
-        folder=str(tmp_path),
+        folder=tmp_path,
         full=np.bool_(True),
         tombstone_retention_seconds=np.int64(5),
         memory_limit_bytes=np.uint32(1 << 30),
