@@ -11,12 +11,12 @@ from typing import Final, Self
 from msgspec import structs
 
 from compactor.common.plain_values import plain_dict
-from compactor.entities.entities import WRITTEN
+from compactor.entities.entities import RESERVED, WRITTEN
 from compactor.entities.expressions import ID
 from compactor.entities.spec import Dataset
 from compactor.errors import CompactorError, DataError, UsageError
 from compactor.rows.bounded_keys import KEY_OF
-from compactor.table.metadata import COUNTER, TableMetadata
+from compactor.table.metadata import COUNTER, NEEDED_COLUMNS, TableMetadata
 from lsm_fragment.errors import cause_of
 from lsm_fragment.names import names_text
 
@@ -56,8 +56,9 @@ class State:
         missing = [name for name in WRITTEN if metadata.stored_name(name) is None]
         if text is None or missing:
             cause = f"it has no column {missing[0]!r}" if missing else "it was made otherwise"
+            again = "name renamed columns as before, or " if text is not None else ""
             raise UsageError(
-                f"{url}: is not a table of an entity merge ({cause}): name another --output"
+                f"{url}: is not a table of an entity merge ({cause}): {again}name another --output"
             )
         try:
             value, following = json.loads(text), json.loads(remembered[_NEXT])
@@ -90,7 +91,12 @@ class State:
         columns = {**self.columns, **{name: stored[name] for name in written}}
         value = plain_dict(replace(self, columns=columns))
         following = {name: value.pop(f"next_{name}") for name in ("updated", "number")}
-        mine = {_NAME: json.dumps(value), _NEXT: json.dumps(following), KEY_OF: ID}
+        mine = {
+            _NAME: json.dumps(value),
+            _NEXT: json.dumps(following),
+            KEY_OF: ID,
+            NEEDED_COLUMNS: json.dumps([columns[name] for name in RESERVED if name in columns]),
+        }
         remembered = {**dict(metadata.remembered), **mine}
         return structs.replace(metadata, remembered=tuple(remembered.items()))
 
@@ -132,11 +138,17 @@ def check_datasets(before: Sequence[Dataset], now: Sequence[Dataset], url: str) 
             raise _refused(url, f"{new.name!r} stands where {old} was in the last run")
 
 
-def check_columns(before: State, metadata: TableMetadata, url: str) -> None:
-    """Raises `UsageError` if rows written now would have other columns than those that stay as they are."""
+def check_columns(before: State, metadata: TableMetadata, url: str, *, full: bool) -> None:
+    """Raises `UsageError` if the run would read other columns than were written, or if rows written now would
+    have other columns than those that stay as they are: none stay in a full run."""
     stored = metadata.stored_names
     changed = [name for name, known in before.columns.items() if stored.get(name) != known]
-    if changed:
+    if own := [name for name in changed if name in RESERVED]:
+        raise UsageError(
+            f"{url}: columns that the entity merge itself needs were renamed: {names_text(own)}: name "
+            "them as before"
+        )
+    if changed and not full:
         raise UsageError(
             f"{url}: columns that a run wrote were renamed, dropped or redacted since: "
             f"{names_text(changed)}; rows of new and changed entities would have them, and others not: name "

@@ -101,7 +101,8 @@ class Target:
         report.missing_datasets = tuple(absent)
         if self.before is not None and not run.full:
             check_datasets(self.before.datasets, spec.datasets, self.url)
-            check_columns(self.before, self.snapshot.table, self.url)
+        if self.before is not None:
+            check_columns(self.before, self.snapshot.table, self.url, full=run.full)
         self._numbers = numbers_of(self.before, spec.datasets, full=run.full)
         if not spec.ignore_non_existent_datasets:
             report.waiting_for = tuple(name for name in spec.initial_datasets if name in absent)

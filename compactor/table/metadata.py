@@ -33,6 +33,8 @@ from lsm_fragment.keys.sort_schema import SortColumn, SortSchema, check_sort_sch
 from lsm_fragment.names import names_text
 
 COUNTER: Final = "counter:"
+NEEDED_COLUMNS: Final = "needed_columns"
+"""The name of what is remembered of the columns that later writers read, as a JSON list of stored names."""
 
 
 @convertible
@@ -79,6 +81,12 @@ class TableMetadata(Struct, frozen=True, kw_only=True):
     but for numbers that only grow, whose names begin with `COUNTER`."""
     properties: Properties = ()
     """The settings that were chosen for the table."""
+
+    @property
+    def needed_columns(self) -> frozenset[str]:
+        """The stored names of columns that later writers read: their values may not go."""
+        text = dict(self.remembered).get(NEEDED_COLUMNS)
+        return frozenset() if text is None else frozenset(msgspec.json.decode(text, type=list[str]))
 
     @property
     def expires(self) -> bool:

@@ -214,3 +214,8 @@ def _check_droppable(table: TableMetadata, stored: str, shown: str) -> None:
         )
     if table.rows.kind is RowKind.AGGREGATE and stored in dict(table.rows.aggregates):
         raise UsageError(f"column {shown!r} is aggregated; it cannot be dropped or redacted")
+    if stored in table.needed_columns:
+        raise UsageError(
+            f"column {shown!r} is needed by the next run of the entity merge that writes the table; it "
+            "cannot be dropped or redacted: merge into another table"
+        )
