@@ -290,17 +290,32 @@ def _fitted(
     columns: Sequence[tuple[str, bool]], rows: Sequence[list[str]], first: int, second: int
 ) -> list[list[str]]:
     """Returns the rows with the texts of two columns cut so that lines fit 80 columns, if they can."""
+    from rich.cells import cell_len
+
+    rows = [list(map(one_line, row)) for row in rows]
     widths = [
-        max([len(name), *(len(row[place]) for row in rows)])
+        max([len(name), *(cell_len(row[place]) for row in rows)])
         for place, (name, _) in enumerate(columns)
     ]
     room = _WIDTH - 2 * (len(columns) - 1) - sum(widths) + widths[first] + widths[second]
     # What a short column leaves belongs to the other.
     most = max(_MIN_TEXT, room // 2, room - min(widths[first], widths[second]))
     return [
-        [cut(text, most) if place in (first, second) else text for place, text in enumerate(row)]
+        [
+            _cut_to_cells(text, most) if place in (first, second) else text
+            for place, text in enumerate(row)
+        ]
         for row in rows
     ]
+
+
+def _cut_to_cells(text: str, cells: int) -> str:
+    """Returns a text, or its beginning and its end if it takes more cells of a terminal: wide characters
+    take two."""
+    from rich.cells import cell_len
+
+    cuts = (cut(text, characters) for characters in range(cells, 1, -1))
+    return next(shown for shown in cuts if cell_len(shown) <= cells)
 
 
 def _print_state(

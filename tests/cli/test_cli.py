@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 import zstandard
+from rich.cells import cell_len
 
 from compactor import IngestOptions, Table, WriterOptions
 from compactor.cli.main import run
@@ -350,6 +351,19 @@ def test_inspect_cuts_long_names_and_types_of_columns_to_80_columns(
     assert "int64" in shown
     wide = cli("inspect", tmp_path / "t", "--wide")
     assert all(field.name in wide and str(field.type) in wide for field in rows.schema)
+
+
+@pytest.mark.parametrize("name", ["東京都" * 12, "a\n" * 24], ids=["wide", "escaped"])
+def test_inspect_measures_names_and_keys_in_cells_of_a_terminal(
+    cli: Cli, tmp_path: Path, name: str
+) -> None:
+    rows = pa.table({name: [name, name + "z"], "request": [{"method": "GET", "path": "/"}] * 2})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    sort = '"' + name + '"'
+    cli("ingest", tmp_path / "t", tmp_path / "rows.parquet", "--sort-by", sort)
+    tables = cli("inspect", tmp_path / "t").partition("\ncolumns\n")[2].splitlines()
+    assert len(tables) == 7
+    assert max(map(cell_len, tables)) <= 80
 
 
 def test_head_and_export_print_one_object(cli: Cli, table_path: Path, tmp_path: Path) -> None:
