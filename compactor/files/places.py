@@ -131,7 +131,7 @@ def addresses_of(path: str) -> Addresses | None:
 def check_local(path: str) -> None:
     """Raises `UsageError` for an address, where only local files are read and written."""
     match = _SCHEME.match(path)
-    if match is not None and match[1] != _FILE:
+    if match is not None:
         raise _no_file(match[1])
 
 

@@ -83,7 +83,7 @@ def test_a_file_has_the_rows_up_to_the_limit(tmp_path: Path) -> None:
     assert pl.read_parquet(out)["k"].to_list() == list(range(7))
 
 
-@pytest.mark.parametrize("scheme", ["s3", "http"])
+@pytest.mark.parametrize("scheme", ["s3", "http", "file"])
 def test_only_local_files_are_appended_and_written(scheme: str) -> None:
     importlib.import_module("compactor.pipelines")  # whose files may be in stores
     _, table = in_memory()

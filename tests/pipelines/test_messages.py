@@ -25,6 +25,7 @@ MISTAKES: Final = {
     "no such source": "source: {path: none.ndjson}",
     "no source matches": "source: {path: 'none-*.ndjson'}",
     "address of no store": "source: {path: 'ftp://host/a.csv'}",
+    "address of a folder": "source: {path: 'file:///'}",
     "folder as a source": "source: {path: folder}",
     "unknown ending of a source": "source: {path: a.txt}",
     "type of fields": "source: {path: a.ndjson, fields: {n: NUMBER}}",

@@ -18,7 +18,14 @@ from compactor.errors import ConfigError, DataError, InputError
 from compactor.files.common_types import common_type
 from compactor.files.jsontext import json_values
 from compactor.files.layouts import kind_with
-from compactor.files.places import STANDARD_INPUT, STREAM, addresses_of, exists, matching_paths
+from compactor.files.places import (
+    STANDARD_INPUT,
+    STREAM,
+    addresses_of,
+    check_local,
+    exists,
+    matching_paths,
+)
 from compactor.files.plain_text import plain_text
 from compactor.files.problems import UnknownColumnsError
 from compactor.files.read import open_table_file
@@ -209,6 +216,8 @@ def _paths(source: Source, what: str) -> list[str]:
     assert source.path is not None
     paths = matching_paths(source.path)
     is_local = addresses_of(source.path) is None
+    if is_local:
+        check_local(source.path)
     if not paths or (is_local and not exists(paths[0])):
         if source.path == STREAM:
             raise InputError(f"{what}: standard input is closed: pipe rows into it, or name a file")
