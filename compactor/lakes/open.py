@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from compactor.common.table_folder import table_around
 from compactor.errors import UsageError
 from compactor.lakes.lake import Lake, LakeKind, check_names
 from compactor.lakes.publish import Publisher
@@ -72,14 +74,16 @@ def _check_plain(url: str) -> None:
 
 
 def check_apart(table: str, destination: str) -> None:
-    """Raises `UsageError` if one address is in the other, whatever links lead there. Both as their stores say
-    them."""
+    """Raises `UsageError` if one address is in the other, whatever links lead there, or if the destination is
+    another table's folder, or in it. Both as their stores say them."""
     ours, theirs = (
         f"{(url if '://' in url else os.path.realpath(url)).rstrip('/')}/"
         for url in (table, destination)
     )
     if ours.startswith(theirs) or theirs.startswith(ours):
         raise overlap(table, destination)
+    if "://" not in destination and (other := table_around(Path(theirs, "file"))) is not None:
+        raise overlap(str(other), destination)
 
 
 def overlap(table: str, destination: str) -> UsageError:

@@ -513,6 +513,15 @@ def test_addresses_that_readers_take_for_others_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("place", ["other", "other/sub", "other/data"])
+def test_a_destination_in_another_table_is_refused(place: str, tmp_path: Path) -> None:
+    Table.create(str(tmp_path / "other"), numbers(1), "k")
+    before = sorted(tmp_path.rglob("*"))
+    with refuses(UsageError, "overlaps the table"):
+        created(numbers(1)).publish(tmp_path / place, "parquet")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("place", ["../t/sub", "../t/_log/sub", "link/sub"])
 def test_a_destination_in_the_table_is_refused_however_it_is_spelled(
     place: str, tmp_path: Path

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from compactor import Policy, RowKind, RowPolicy, Strategy, Table
-from compactor.errors import InputError, PermissionDeniedError, StoreUnreachableError
+from compactor.errors import InputError, PermissionDeniedError, StoreUnreachableError, UsageError
 from compactor.files.columnar import ParquetBatches
 from compactor.predicate.skipping.spec import SkipKind, SkipSpec
 from compactor.rows.fold import FoldError
@@ -753,3 +753,15 @@ def test_a_first_file_with_a_mistake_has_no_other_read(
     texts = {"1.csv": "k,v\n1\n", "2.csv": "k,v\n2,1\n", "3.csv": "k,v\n3,1.5\n"}
     with refuses(InputError, "1.csv, row 1"):
         ingest_all(tmp_path, texts, together=together)
+
+
+@pytest.mark.parametrize("place", ["t/data", "t/_log", "t/sub/new", "link/sub"])
+def test_a_new_table_is_not_made_inside_another(tmp_path: Path, place: str) -> None:
+    rows = pa.table({"k": [1]})
+    Table.create(tmp_path / "t", rows, "k")
+    (tmp_path / "link").symlink_to("t")
+    before = sorted(tmp_path.rglob("*"))
+    with refuses(UsageError, str(tmp_path / "t"), "outside of it"):
+        Table.create(tmp_path / place, rows, "k")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert Table.create(tmp_path / "beside", rows, "k").rows == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.common.setting_keys import NOT_NULL, ROW_POLICY, SORT_BY, TIME_COLUMN, TTL
+from compactor.common.table_folder import table_around
 from compactor.errors import InputError, TableNotFoundError, UsageError
 from compactor.files.column_names import check_names
 from compactor.rows.policy import APPEND, check_policy, sort_with_policy, with_result_types
@@ -57,6 +59,7 @@ def plan_ingest(
     """Returns the plan for a file of this schema. Raises what `ingest_file` raises."""
     if snapshot.metadata is None:
         log.check_not_lost()
+        _check_own_folder(log.store.url)
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     told = options.told
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
@@ -86,6 +89,12 @@ def plan_ingest(
         options=options,
         rows_per_fragment=sizes.rows_per_fragment,
     )
+
+
+def _check_own_folder(url: str) -> None:
+    """Raises `UsageError` for a new table inside another one, whose vacuums and checks meet its files."""
+    if "://" not in url and (table := table_around(Path(url).resolve())) is not None:
+        raise UsageError(f"{url}: is inside the table at {table}: name a folder outside of it")
 
 
 def _metadata(
