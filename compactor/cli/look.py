@@ -403,7 +403,7 @@ def _print_fragment(document: dict[str, Any], header: FragmentHeader) -> None:
         f"{quoted(c['column'])} {c['order']} nulls {c['nulls']}" for c in document["sort"]
     )
     echo_line(f"{document['fragment']}, {human_bytes(document['size_bytes'])}")
-    click.echo(
+    echo_line(
         f"{counted(document['rows'], 'row')} in {counted(len(document['row_groups']), 'row group')}, "
         f"sorted by {sort}"
     )

@@ -142,7 +142,7 @@ def drop_fragment_command(table: str, fragment: str, lose_rows: bool, as_json: b
     if as_json:
         echo_json(plain_dict(report))
         return
-    click.echo(
+    echo_line(
         f"{report.fragment}: {counted(report.rows, 'row')} lost, from {report.first_key} to "
         f"{report.last_key}; version {report.version}"
     )

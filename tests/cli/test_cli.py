@@ -20,6 +20,7 @@ from rich.cells import cell_len
 
 from compactor import IngestOptions, Table, WriterOptions
 from compactor.cli.main import run
+from compactor.common.escaping import one_line
 from compactor.errors import UnknownOutcomeError
 from compactor.files.read import open_table_file
 from compactor.stores.local import LocalStore
@@ -364,6 +365,19 @@ def test_inspect_measures_names_and_keys_in_cells_of_a_terminal(
     tables = cli("inspect", tmp_path / "t").partition("\ncolumns\n")[2].splitlines()
     assert len(tables) == 7
     assert max(map(cell_len, tables)) <= 80
+    of_fragment = cli("inspect", tmp_path / "t", tables[-1].split()[5]).splitlines()
+    assert one_line(name) in of_fragment[1]
+
+
+def test_keys_with_line_breaks_stay_in_the_line_about_a_dropped_fragment(
+    cli: Cli, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"k": ["a\nb"]}), tmp_path / "rows.parquet")
+    cli("ingest", tmp_path / "t", tmp_path / "rows.parquet", "--sort-by", "k")
+    [fragment] = (tmp_path / "t" / "data").glob("*.frag")
+    fragment.unlink()
+    dropped = cli("drop-fragment", tmp_path / "t", f"data/{fragment.name}", "--lose-rows")
+    assert r"from a\nb to a\nb" in dropped.splitlines()[0]
 
 
 def test_head_and_export_print_one_object(cli: Cli, table_path: Path, tmp_path: Path) -> None:
