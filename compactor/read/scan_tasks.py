@@ -76,8 +76,8 @@ def tasks_of(
 
     Tasks decode to about `task_bytes` at most if fragments can be divided, and omit what the log rules out.
     where: on stored columns. report: counts the fragments, and the skipped ones. columns: shown names of
-    those that are read; None means all. min_tasks: makes tasks smaller, down to a MiB, to have so many where
-    rows can be divided.
+    those that are read; None means all. min_tasks: divides rows that can be divided into so many tasks, or a
+    multiple of it, so that as many run until the end; down to a MiB each.
     """
     share = 1.0 if columns is None else _share_read(snapshot, columns, where)
 
@@ -86,7 +86,9 @@ def tasks_of(
 
     read_bytes = sum(weight(entry.raw_bytes) for entry in snapshot.fragments.all())
     if min_tasks > 1:
-        task_bytes = min(task_bytes, max(read_bytes // min_tasks + 1, _MIN_SHARED_BYTES))
+        rounds = max(1, -(-read_bytes // (task_bytes * min_tasks)))
+        even_bytes = read_bytes // (rounds * min_tasks) + 1
+        task_bytes = min(task_bytes, max(even_bytes, _MIN_SHARED_BYTES))
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
     weighed = _weighed(snapshot, where, cut_bytes, report)

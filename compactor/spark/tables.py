@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _ALL_ROWS: Final = frozenset(("version", "as_of", "tag", "min_tasks", "task_bytes"))
 """Options with which a table has the rows that its log says, and which a read does not refuse."""
 
+_TASK_BYTES: Final = "512MiB"
+"""Decoded bytes of a task at most, if it is known how many tasks run at a time. Spark reads 128 MiB of
+stored Parquet in a task, which decode to about as much."""
+
 _OURS: Final = re.compile(
     rf"^{re.escape(CompactorError.__module__)}\.(\w+): (.*?)(?:\n SQLSTATE: \w+)?\Z",
     re.DOTALL | re.MULTILINE,
@@ -34,7 +38,7 @@ def table(
     where: str | None = None,
     **options: str | int | bool,
 ) -> DataFrame:
-    """Returns a table as a DataFrame, read in as many tasks as the session runs at a time, or more.
+    """Returns a table as a DataFrame, read in as many tasks as the session runs at a time, or a multiple.
 
     Only these columns are read, and row groups are skipped by the condition: Spark does not tell a data
     source which columns a query needs. `count()` of the frame itself returns what the log says and reads no
@@ -46,7 +50,7 @@ def table(
     or option.
     """
     register(spark)
-    spark_reader = spark.read.format("fragments").option("min_tasks", _tasks_at_a_time(spark))
+    spark_reader = spark.read.format("fragments").options(**_division(spark))
     if columns is not None:
         spark_reader = spark_reader.option("columns", ",".join(map(quoted, columns)))
     if where is not None:
@@ -89,8 +93,9 @@ def _count_by_log(frame: DataFrame, rows: int) -> None:
     vars(frame).update(ours)
 
 
-def _tasks_at_a_time(spark: SparkSession) -> int:
+def _division(spark: SparkSession) -> dict[str, str | int]:
+    """Returns the options that divide a read among the tasks that the session runs at a time."""
     try:
-        return int(spark.sparkContext.defaultParallelism)
+        return {"min_tasks": spark.sparkContext.defaultParallelism, "task_bytes": _TASK_BYTES}
     except PySparkException:
-        return 1  # a remote session does not tell
+        return {}  # a remote session does not tell

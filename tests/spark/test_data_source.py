@@ -19,7 +19,7 @@ from compactor.errors import TableNotFoundError, UsageError
 from compactor.read.verify import verify
 from compactor.rows.policy import RowKind, RowPolicy
 from compactor.settings.vacuum import VacuumSettings
-from compactor.spark import register, table
+from compactor.spark import register, table, tables
 from compactor.stores.local import LocalStore
 from compactor.stores.open import open_store
 from compactor.table.clocks import TRUST_VARIABLE
@@ -162,7 +162,7 @@ def test_only_columns_of_the_schema_given_are_read(
 
 
 def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
-    source: SparkSession, tmp_path: Path
+    source: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"n": range(400_000), "a, b": [f"{n:09}" for n in range(400_000)]})
     made = Table.create(
@@ -172,6 +172,9 @@ def test_a_table_is_loaded_by_its_columns_and_condition_in_a_task_for_each_core(
     assert frame.columns == ["a, b"]
     assert frame.rdd.getNumPartitions() == source.sparkContext.defaultParallelism
     assert frame.count() == 300_000
+    monkeypatch.setattr(tables, "_TASK_BYTES", "1MiB")
+    divided = table(source, tmp_path / "t", columns=["a, b"])
+    assert divided.rdd.getNumPartitions() == 2 * source.sparkContext.defaultParallelism
     made.append(rows)
     assert table(source, tmp_path / "t", version=1).count() == 400_000
 

@@ -165,6 +165,24 @@ def test_few_bytes_are_divided_among_the_tasks_that_are_wanted_but_not_below_a_m
     assert counts == [1, 2, 3, 4]
 
 
+def test_many_bytes_are_divided_among_a_multiple_of_the_tasks_that_are_wanted() -> None:
+    store = MemoryStore()
+    rows = pa.table({"k": range(400_000), "text": [f"{n:09}" * 3 for n in range(400_000)]})
+    log = append_table(store, rows, "k", max_rows=1_000)
+    [entry] = log.current().fragments.all()
+    at_most = entry.raw_bytes // 3 + 1
+    assert entry.raw_bytes > 8 << 20
+
+    def sizes(wanted: int, task_bytes: int) -> list[int]:
+        tasks = tasks_of(log.current(), None, task_bytes, ScanReport(), min_tasks=wanted)
+        return [part.stop - part.start for [part] in tasks if isinstance(part, RowGroups)]
+
+    assert sizes(1, at_most) == [133, 133, 134]
+    assert sizes(2, at_most) == [100] * 4
+    assert sizes(2, entry.raw_bytes // 5 + 1) == [66, 67, 67] * 2
+    assert sizes(4, at_most) == [100] * 4
+
+
 def test_tasks_that_read_few_columns_read_more_rows() -> None:
     store = MemoryStore()
     rows = pa.table({"k": range(400_000), "text": [f"{n:09}" * 4 for n in range(400_000)]})
