@@ -13,7 +13,7 @@ from compactor.read.row_group_reader import RowGroup, RowGroupReader, WantedRows
 from compactor.read.steps import Step
 from compactor.read.wanted import Wanted
 from lsm_fragment.arrays.joining import batch_of
-from lsm_fragment.arrays.sizes import rows_within, total_bytes
+from lsm_fragment.arrays.sizes import rows_within, take_at_most
 from lsm_fragment.arrays.storage import to_logical
 from lsm_fragment.threads import ThreadPool
 
@@ -36,7 +36,7 @@ def _batches_of_group(
     found = reader.read(group, schema.names, pool)
     if found is None:
         return iter(())
-    is_light = sum(map(total_bytes, found.arrays)) <= _AT_ONCE_BYTES
+    is_light = take_at_most(found.arrays, _AT_ONCE_BYTES)
     batches = _batches(found, schema, pool, None if is_light else BATCH_BYTES)
     return iter(list(batches)) if is_light else batches
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
-from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, total_bytes
+from lsm_fragment.arrays import sizes
+from lsm_fragment.arrays.sizes import HeldBytes, cumulative_bytes, take_at_most, total_bytes
 from lsm_fragment.arrays.storage import decoded, to_storage
 from tests.support.loops import loops
 from tests.support.samples import SAMPLES, sample_array
@@ -28,3 +30,15 @@ def test_the_sum_of_all_rows_is_what_they_take_one_by_one(name: str) -> None:
         assert total_bytes(part) == cumulative_bytes(part)[-1]
         if pa.types.is_dictionary(part.type):
             assert cumulative_bytes(part).tolist() == cumulative_bytes(decoded(part)).tolist()
+
+
+def test_codes_are_read_only_if_the_heaviest_value_for_every_row_would_be_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coded = pa.array(["a", "a", "a", "heavy"]).dictionary_encode()
+    plain = pa.array([1, 2, 3, 4])
+    exact = total_bytes(coded) + total_bytes(plain)
+    assert take_at_most([coded, plain], exact)
+    assert not take_at_most([coded, plain], exact - 1)
+    monkeypatch.setattr(sizes, "dictionary_codes", None)
+    assert take_at_most([coded, plain], 4 * (4 + len("heavy") + 1) + total_bytes(plain))

@@ -27,7 +27,7 @@ from lsm_fragment.arrays.nested import I64
 from lsm_fragment.arrays.sizes import (
     max_templated_bytes,
     max_total_bytes,
-    takes_at_most,
+    take_at_most,
     total_bits,
     total_bytes,
 )
@@ -253,7 +253,7 @@ def _limit_bytes(rows: ColumnRows, array: pa.Array, *, is_mixed: bool) -> int | 
     if _is_heavier(array, rows.max_bytes, is_mixed=is_mixed):
         return rows.max_bytes // OVERSHOOT_FACTOR
     max_stood_for = max_written_bytes() // 2
-    if pt.is_dictionary(array.type) and not (is_mixed or takes_at_most(array, max_stood_for)):
+    if pt.is_dictionary(array.type) and not (is_mixed or take_at_most([array], max_stood_for)):
         # Readers might refuse the decoded dictionary. They need the other half for everything else.
         return max_stood_for
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -105,9 +105,11 @@ def max_templated_bytes(array: pa.Array) -> int:
     return max_text_bytes(array) + _LENGTH_BITS // 8 * len(array)
 
 
-def takes_at_most(array: pa.Array, max_bytes: int) -> bool:
-    """Returns whether `total_bytes` of a dictionary-coded array is at most `max_bytes`."""
-    return max_total_bytes(array) <= max_bytes or total_bytes(array) <= max_bytes
+def take_at_most(arrays: Sequence[pa.Array], max_bytes: int) -> bool:
+    """Returns whether `total_bytes` of storage arrays together is at most `max_bytes`. Codes are read only if
+    dictionaries do not tell."""
+    bounds = (max_total_bytes(a) if pt.is_dictionary(a.type) else total_bytes(a) for a in arrays)
+    return sum(bounds) <= max_bytes or sum(map(total_bytes, arrays)) <= max_bytes
 
 
 def max_total_bytes(array: pa.Array) -> int:
@@ -153,8 +155,7 @@ def rows_within(arrays: list[pa.Array], limit_bytes: int) -> int:
 
 
 def _rows_within(array: pa.Array, limit_bytes: int) -> int:
-    is_coded = pt.is_dictionary(array.type)
-    if takes_at_most(array, limit_bytes) if is_coded else total_bytes(array) <= limit_bytes:
+    if take_at_most([array], limit_bytes):
         return len(array)
     return int(np.searchsorted(cumulative_bytes(array), limit_bytes, side="right")) - 1
 
