@@ -118,8 +118,8 @@ class ParquetBatches(FileBatches):
 
     def _rows_at_a_time(self, index: int) -> int:
         group = self._file.metadata.row_group(index)
-        rows: int = self._batch_bytes * group.num_rows // max(1, group.total_byte_size)
-        return max(1, min(rows, int(group.num_rows)))
+        parts: int = max(1, -(-group.total_byte_size // self._batch_bytes))
+        return max(1, -(-int(group.num_rows) // parts))
 
     def _open_coded(self, max_codes: int) -> None:
         """Opens the file a second time, to read columns as codes."""

@@ -217,7 +217,8 @@ def sliced(
 ) -> Iterator[pa.RecordBatch]:
     """Splits a batch into even slices, of at most about `batch_bytes` if rows are of similar size, and of at
     most `max_rows`."""
-    rows = max(1, batch.num_rows * batch_bytes // max(1, batch.nbytes))
+    parts = max(1, -(-batch.nbytes // batch_bytes))
+    rows = max(1, -(-batch.num_rows // parts))
     if max_rows is not None:
         rows = min(rows, max_rows)
     for start in range(0, batch.num_rows, rows):

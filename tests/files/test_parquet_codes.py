@@ -18,6 +18,7 @@ from compactor.errors import InputError
 from compactor.files.columnar import ParquetBatches
 from compactor.files.parquet_codes import ANY_CODES, DictionaryPage, dictionary_page
 from compactor.files.read import open_table_file
+from compactor.files.source import sliced
 from tests.support.tables import table_rows
 
 ROWS = 9_000
@@ -43,6 +44,16 @@ def coded_names(batch: pa.RecordBatch) -> set[str]:
 def read(path: Path, batch_bytes: int = 1 << 20) -> list[pa.RecordBatch]:
     with ParquetBatches(str(path), batch_bytes, max_codes=ANY_CODES) as file:
         return list(file)
+
+
+def test_a_row_group_comes_in_batches_of_equal_rows(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": range(ROWS)}), tmp_path / "x.parquet", use_dictionary=False)
+    with pq.ParquetFile(tmp_path / "x.parquet") as file:
+        size = file.metadata.row_group(0).total_byte_size
+    assert [b.num_rows for b in read(tmp_path / "x.parquet", 9 * size // 10)] == [4_500, 4_500]
+    assert [b.num_rows for b in sliced(many_rows().to_batches()[0], 1 << 30)] == [ROWS]
+    batch = pa.RecordBatch.from_pydict({"n": pa.array(range(ROWS), pa.int64())})
+    assert [b.num_rows for b in sliced(batch, 7 * ROWS)] == [4_500, 4_500]
 
 
 def plain_table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
