@@ -51,8 +51,11 @@ def off_by_one(column: str) -> Take:
 def test_a_gather_that_mixes_up_values_is_found_before_anything_is_committed(
     column: str, policy: RowPolicy | None, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = IngestOptions(rows=policy)
-    monkeypatch.setattr(sorting, "take", off_by_one(column))
+    options, take = IngestOptions(rows=policy), off_by_one(column)
+    monkeypatch.setattr(sorting, "take", take)
+    monkeypatch.setattr(
+        sorting, "take_columns", lambda arrays, places: {n: take(a, places) for n, a in arrays}
+    )
     with refuses(IngestCheckError):
         Table.create(tmp_path / "t", ROWS, "k", options)
     assert not Table.exists(tmp_path / "t")

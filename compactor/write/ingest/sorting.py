@@ -16,7 +16,7 @@ from compactor.table.metadata import TableMetadata
 from compactor.write.ingest.incoming import IncomingRows, hash_of
 from lsm_fragment.arrays.hashing import column_contributions, fold_rows
 from lsm_fragment.arrays.joining import concat_storage
-from lsm_fragment.arrays.moves import take
+from lsm_fragment.arrays.moves import take, take_columns
 from lsm_fragment.arrays.nested import I64
 from lsm_fragment.arrays.storage import to_storage
 from lsm_fragment.gather.columns import gather_arrays
@@ -71,16 +71,18 @@ class SortedRows:
         if are_sorted and len(pieces) <= _MAX_SOURCES:
             yield self._gathered(pieces, order)
             return
-        arrays = {name: concat_storage([piece[name] for piece in pieces]) for name in self._names}
+        joined = ((name, concat_storage([piece[name] for piece in pieces])) for name in self._names)
+        if not (self._rule.merges or _are_heavy(pieces, len(order))):
+            # One column after the other, while it is in the caches.
+            yield take_columns(joined, order)
+            return
+        arrays = dict(joined)
         del pieces
         if self._rule.merges:
             yield self._merged(arrays, order)
             return
-        heaviest_bytes = max(array.nbytes for array in arrays.values())
-        step = _TAKEN_ROWS if heaviest_bytes > _TAKEN_BYTES else len(order)
-        for start in range(0, len(order), step):
-            places = order[start : start + step]
-            yield {name: take(array, places) for name, array in arrays.items()}
+        for start in range(0, len(order), _TAKEN_ROWS):
+            yield take_columns(arrays.items(), order[start : start + _TAKEN_ROWS])
 
     def _gathered(self, pieces: Sequence[Columns], order: I64) -> Columns:
         """Returns the rows of sorted pieces in order: each piece gives its rows in turn."""
@@ -124,6 +126,13 @@ class SortedRows:
                 folds += before[rows]
         self.row_hash = fold_rows(numbers[kept] + folds)
         return columns
+
+
+def _are_heavy(pieces: Sequence[Columns], rows: int) -> bool:
+    """Returns whether a column is so large that its rows are copied in slices."""
+    return rows > _TAKEN_ROWS and any(
+        sum(int(piece[name].nbytes) for piece in pieces) > _TAKEN_BYTES for name in pieces[0]
+    )
 
 
 def _follow(keys: Sequence[KeyColumns]) -> bool:

@@ -6,7 +6,7 @@ move flat values, and only here (decision 66).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -62,6 +62,15 @@ def take(array: pa.Array, places: Places) -> pa.Array:
         items = take(fixed_items(array), _item_places(places, dtype.list_size))
         return build_fixed_lists(dtype, len(places), items, mask)
     return _take_lists(array, places, mask)
+
+
+def take_columns(columns: Iterable[tuple[str, pa.Array]], places: Places) -> dict[str, pa.Array]:
+    """Returns the values of several arrays of one length at places, as `take` does."""
+    indices = _indices(places)
+    return {
+        name: array.take(indices) if _is_flat(array.type) else take(array, places)
+        for name, array in columns
+    }
 
 
 def keep(array: pa.Array, is_kept: npt.NDArray[np.bool_] | pa.BooleanArray) -> pa.Array:
