@@ -86,6 +86,18 @@ def test_values_that_recur_far_apart_get_a_dictionary(distinct: int) -> None:
     assert pa.types.is_dictionary(dictionary.recoded(coded).type)
 
 
+@pytest.mark.parametrize("distinct", [1_900, 3_000])
+def test_few_values_are_numbered_at_once_without_a_sample(
+    distinct: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a dictionary is found that a sample of them would not show."""
+    lengths = lengths_looked_at(monkeypatch)
+    names = [f"name {n * 7919 % distinct}" for n in range(3 * 1_900)]
+    coded = dictionary.by_dictionary(pa.array(names))
+    assert pa.types.is_dictionary(coded.type) == (distinct == 1_900)
+    assert lengths == [len(names)]
+
+
 @pytest.mark.parametrize("distinct", [1, 40, ROWS // 4, ROWS // 2, ROWS])
 def test_rows_that_are_coded_each_by_itself_are_stored_as_if_they_were_not(distinct: int) -> None:
     places = np.random.default_rng(5).integers(0, distinct, ROWS)

@@ -33,6 +33,7 @@ from lsm_fragment.encodings.samples import (
     CODEC_FRACTION,
     DISTINCT_DIVISOR,
     DISTINCT_LISTS_DIVISOR,
+    UNSAMPLED_VALUES,
     count_coded_values,
     count_codes,
     count_distinct,
@@ -102,13 +103,16 @@ def by_dictionary(array: pa.Array) -> pa.Array:
 def recoded(array: pa.Array) -> pa.Array:
     """Chooses anew for a coded array: returns what `by_dictionary` would return for its decoded values."""
     divisor = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.dictionary.type) else DISTINCT_DIVISOR
-    present, sample = len(array) - array.null_count, middle_values(array)
-    is_part = len(sample) < len(array)
+    present, is_part = len(array) - array.null_count, len(array) > UNSAMPLED_VALUES
     if present < 2:
         return decoded(array)
     are_many = len(array.dictionary) * divisor > present
     # As in `by_dictionary`, a sample decides whether to hash all values.
-    if are_many and is_part and not dictionary_pays(array, sample, divisor, count_coded_values):
+    if (
+        are_many
+        and is_part
+        and not dictionary_pays(array, middle_values(array), divisor, count_coded_values)
+    ):
         return decoded(array)
     if are_many or not _is_distinct(array.dictionary):
         array = with_distinct_values(array)
@@ -132,9 +136,8 @@ def _by_sampled_dictionary(array: pa.Array, max_distinct: int = sys.maxsize) -> 
     if present < 2:
         return None
     divisor = DISTINCT_LISTS_DIVISOR if pt.is_nested(array.type) else DISTINCT_DIVISOR
-    sample = middle_values(array)
-    if len(sample) < len(array) and not dictionary_pays(
-        array, sample, divisor, count_values, max_distinct
+    if len(array) > UNSAMPLED_VALUES and not dictionary_pays(
+        array, middle_values(array), divisor, count_values, max_distinct
     ):
         return None
     return _coded_values(array, min(max_distinct, present // divisor))

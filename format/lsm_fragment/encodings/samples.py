@@ -44,6 +44,8 @@ def sampled_bytes(data: memoryview, length: int = 1) -> memoryview:
 
 
 SAMPLE_VALUES: Final = 2048
+UNSAMPLED_VALUES: Final = 3 * SAMPLE_VALUES
+"""Number up to this many values without a look at a sample: as many distinct ones end it as a sample has."""
 _SAMPLE_SLACK: Final = 1.5
 """Hash all values if a sample has at most this many times the distinct values that a dictionary may have."""
 CODEC_FRACTION: Final = 0.85
