@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock, local
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -21,58 +21,72 @@ T = TypeVar("T")
 class Work(Generic[T]):
     """A task that runs once, in the first free thread. Its result is kept until it is taken."""
 
+    __slots__ = ("_claim", "_error", "_is_done", "_result", "_running", "_work")
+
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
         self._claim = Lock()
-        self._outcome: Future[T] | None = Future()
+        self._running = Lock()
+        """Held until the task is done. A `Future` takes ten times as long to make."""
+        self._running.acquire()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._is_done = False
 
     @property
     def is_done(self) -> bool:
-        outcome = self._outcome  # another thread may take it meanwhile
-        return outcome is None or outcome.done()
+        return self._is_done
 
     def do(self) -> bool:
         """Runs the task, unless a thread has started it. Returns whether it ran it."""
         if not self._claim.acquire(blocking=False):
             return False
-        work, outcome = self._work, self._outcome
+        work, self._work = self._work, None
         assert work is not None
-        assert outcome is not None
-        self._work = None
         try:
-            result = work()
+            self._result = work()
         except BaseException as error:
-            outcome.set_exception(error)
+            self._error = error
             if not isinstance(error, Exception):
                 raise  # KeyboardInterrupt and the like end the caller
-        else:
-            outcome.set_result(result)
+        finally:
+            self._end()
         return True
 
     def wait(self) -> None:
         """Waits for the thread that is running the task."""
-        outcome = self._outcome
-        if outcome is not None:
-            outcome.exception()
+        if not self._is_done:
+            with self._running:
+                pass
 
     def take(self) -> T:
         """Returns the result of the finished task and releases it. Raises the task's error."""
-        outcome, self._outcome = self._outcome, None
-        assert outcome is not None
-        return outcome.result()
+        result, error = self._result, self._error
+        self._result = self._error = None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame
+        return cast("T", result)
 
     def cancel(self) -> bool:
         """Prevents the task from starting. Returns whether it had not started."""
         if not self._claim.acquire(blocking=False):
             return False
-        self._work = self._outcome = None
+        self._work = None
+        self._end()
         return True
+
+    def _end(self) -> None:
+        self._is_done = True
+        self._running.release()
 
     def drop(self) -> None:
         """Cancels the task, or waits for the thread that is running it."""
         if not self.cancel():
             self.wait()
-            self._outcome = None
+            self._result = self._error = None
 
 
 class ThreadPool:
@@ -125,7 +139,8 @@ class ThreadPool:
 
     def finish(self, work: Work[Any]) -> None:
         """Runs queued tasks, the awaited one first, until that is done."""
-        work.do()
+        if not work.is_done:
+            work.do()
         while not work.is_done and self._help():
             pass
         if not work.is_done:
