@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import replace
+from pyarrow import types as pt
 
 from lsm_fragment.arrays.type_json import (
     JsonObject,
@@ -98,6 +99,11 @@ class FragmentHeader(Struct, frozen=True, kw_only=True, dict=True):
     def others(self) -> list[str]:
         """The names of the columns outside the sort schema, in file order."""
         return column_order(self.schema, self.sort)
+
+    @cached_property
+    def coded(self) -> frozenset[str]:
+        """The names of the columns whose type is a dictionary."""
+        return frozenset(field.name for field in self.schema if pt.is_dictionary(field.type))
 
     @cached_property
     def directory_text(self) -> bytes:

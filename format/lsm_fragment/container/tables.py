@@ -119,11 +119,14 @@ def value_kind(dtype: pa.DataType) -> ValueKind:
 
 def pack_values(values: Sequence[Value], kind: ValueKind) -> bytes:
     """Packs VALUEs of one kind, some of which may be None or `LEFT_OUT`."""
-    if all(value is None for value in values):
+    nulls, left_out = values.count(None), values.count(LEFT_OUT)
+    if nulls == len(values):
         return struct.pack("<B7x", ValueKind.NONE)
-    states = bytes(
-        _NULL if value is None else _NO_VALUE if value is LEFT_OUT else _VALUE for value in values
-    )
+    states = bytes((_VALUE,)) * len(values)
+    if nulls or left_out:
+        states = bytes(
+            _NULL if v is None else _NO_VALUE if v is LEFT_OUT else _VALUE for v in values
+        )
     head = struct.pack("<B7x", kind) + padded(states)
     code = _CODES.get(kind)
     if code is not None:

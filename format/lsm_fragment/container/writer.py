@@ -7,8 +7,8 @@ the same rows however the rows are batched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
@@ -248,7 +248,8 @@ class FragmentWriter:
         )
         self._rows += rows
         sizes = [columns[name].nbytes for name in names]
-        encode = partial(self._pool.each, partial(self._chunk, group, columns), names, sizes)
+        chunk = partial(self._chunk, group, columns)
+        encode = partial(self._pool.each, chunk, list(zip(names, sizes, strict=True)), sizes)
         self._end_encoding()
         if (before := self._sequence.encoding) is not None:  # of another fragment
             self._pool.finish(before)
@@ -286,18 +287,26 @@ class FragmentWriter:
             self._spool.append(name, chunk)
         self._row_hashes.append(group.numbers.row_hash())
 
-    def _chunk(self, group: _Group, columns: Mapping[str, pa.Array], name: str) -> Work[Chunk]:
-        """Makes a column's chunk, or only encodes it if it is heavy, and begins the rest."""
+    def _chunk(
+        self, group: _Group, columns: Mapping[str, pa.Array], column: tuple[str, int]
+    ) -> Work[Chunk]:
+        """Makes a column's chunk, or only encodes it if it is heavy, and begins the rest.
+
+        column: its name and the size of its values.
+        """
+        name, size = column
         array = columns[name]
         coded, coding = self._coded(name, array)
-        with group.naming(name):
-            precedent = self._sequence.precedents.setdefault(name, Precedent())
+        precedent = self._sequence.precedents.setdefault(name, Precedent())
+        try:
             encoded = encode_chunk(coded, coding=coding, precedent=precedent)
-        rest = partial(self._compressed, group, name, array, encoded, coding)
-        if array.nbytes >= _COMPRESSED_APART_BYTES:
-            return self._pool.begin(rest)
-        work = Work(rest)
-        work.do()
+        except LimitError as error:
+            raise group.named(name, error) from error
+        work = Work(partial(self._compressed, group, name, array, encoded, coding))
+        if size >= _COMPRESSED_APART_BYTES:
+            self._pool.queue(work)
+        else:
+            work.do()
         return work
 
     def _compressed(
@@ -306,19 +315,24 @@ class FragmentWriter:
         """Compresses a column's chunk, and adds the column to the numbers of the rows."""
         # Coding came before hashing: so only distinct values need hashing.
         group.numbers.add(name, encoded.array)
+        try:
+            return self._fitting(array, encoded, coding)
+        except LimitError as error:
+            raise group.named(name, error) from error
+
+    def _fitting(self, array: pa.Array, encoded: EncodedChunk, coding: Coding) -> Chunk:
         level = self._options.compression_level
-        with group.naming(name):
-            try:
-                return encoded.compressed(level)
-            except LimitError:
-                if coding is Coding.OPEN or not pt.is_dictionary(encoded.array.type):
-                    raise
-                # The few values of one row group may fit without codes.
-                return make_chunk(plain(array), level=level)
+        try:
+            return encoded.compressed(level)
+        except LimitError:
+            if coding is Coding.OPEN or not pt.is_dictionary(encoded.array.type):
+                raise
+            # The few values of one row group may fit without codes.
+            return make_chunk(plain(array), level=level)
 
     def _coded(self, name: str, array: pa.Array) -> tuple[pa.Array, Coding]:
         """Dictionary-codes a column's rows if that pays, whether they are coded or not."""
-        if pt.is_dictionary(self._emitter.header.schema.field(name).type):
+        if name in self._emitter.header.coded:
             return array, Coding.OPEN
         is_coded = pt.is_dictionary(array.type)
         return recoded(array) if is_coded else by_dictionary(array), Coding.FINAL
@@ -341,17 +355,13 @@ class _Group(Struct, kw_only=True):
     encoding: Work[Sequence[Work[Chunk]]] | None = None
     chunks: Sequence[Work[Chunk]] = ()
 
-    @contextmanager
-    def naming(self, column: str) -> Iterator[None]:
-        """Names column and rows in a `LimitError`."""
-        try:
-            yield
-        except LimitError as error:
-            first, last = self.first_row, self.first_row + self.numbers.rows - 1
-            raise LimitError(
-                f"column {column!r}, rows {first:,} to {last:,} in sort order: {error}: "
-                "divide these values into several rows, or leave them out"
-            ) from error
+    def named(self, column: str, error: LimitError) -> LimitError:
+        """Returns an error that names column and rows."""
+        first, last = self.first_row, self.first_row + self.numbers.rows - 1
+        return LimitError(
+            f"column {column!r}, rows {first:,} to {last:,} in sort order: {error}: "
+            "divide these values into several rows, or leave them out"
+        )
 
     def drop(self) -> None:
         if self.encoding is not None and not self.encoding.cancel():

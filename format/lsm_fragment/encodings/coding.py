@@ -127,7 +127,7 @@ def encode_array(
 
 def encoded_of(root: Node) -> EncodedArray:
     """Returns the chunk of a tree of nodes."""
-    nodes = list(root.walk())
+    nodes = root.walk()
     return EncodedArray(
         encoding=root.encoding,
         meta=pack_nodes(root),

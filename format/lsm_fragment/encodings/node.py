@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final
 
@@ -69,11 +68,12 @@ class Node(Struct, frozen=True, kw_only=True):
     is_dense: bool = False
     """Whether a codec cannot shrink the buffers; used when writing, not stored."""
 
-    def walk(self) -> Iterator[Node]:
-        """Yields this node and all below it, in pre-order."""
-        yield self
+    def walk(self) -> list[Node]:
+        """Returns this node and all below it, in pre-order."""
+        nodes = [self]
         for child in self.children:
-            yield from child.walk()
+            nodes += child.walk()
+        return nodes
 
 
 def pack_nodes(root: Node) -> bytes:
