@@ -10,6 +10,7 @@ import pyarrow as pa
 from compactor.errors import InputError
 from compactor.files.source import FileBatches
 from compactor.table.metadata import TableMetadata
+from compactor.table.not_null import not_null_paths
 from compactor.table.numbers import MAX_KEY_BYTES
 from compactor.write.file_schema import conform_batch
 from compactor.write.ingest.columns import with_counts
@@ -38,11 +39,13 @@ def conformed_rows(
     """
     table, rows = plan.metadata, 0
     shown, check = dict(table.names), ValueCheck()
+    takes_nulls = not not_null_paths(plan.schema)
     for raw in file:
         batch = plan.names.of(raw)
         if not plan.has_counts:
             batch = with_counts(batch, table.rows)
-        batch = conform_batch(batch, plan.schema, file.path, shown)
+        if not (takes_nulls and batch.schema.equals(plan.schema, check_metadata=True)):
+            batch = conform_batch(batch, plan.schema, file.path, shown)
         if not file.is_checked:
             batch = _checked(batch, check)
         _check_keys(batch, table, file.path, rows)

@@ -27,21 +27,21 @@ def canonical(
     validate: called between the two steps, when arrays can be taken apart; raises for invalid values.
     Raises `ValueError` naming the column for a map with a key that is null in its dictionary.
     """
-    batch = _changed(batch, _without_slices)
+    places = [place for place, dtype in enumerate(batch.schema.types) if _has_parts(dtype)]
+    batch = _changed(batch, places, _without_slices)
     validate(batch)
-    return _changed(batch, _without_null_values)
+    return _changed(batch, places, _without_null_values)
 
 
-def _changed(batch: pa.RecordBatch, change: _Change) -> pa.RecordBatch:
-    for place, field in enumerate(batch.schema):
-        if _has_parts(field.type):
-            array = batch.column(place)
-            try:
-                other = change(array)
-            except ValueError as error:
-                raise ValueError(f"column {field.name!r}: {error}") from error
-            if other is not array:
-                batch = batch.set_column(place, field, other)
+def _changed(batch: pa.RecordBatch, places: list[int], change: _Change) -> pa.RecordBatch:
+    for place in places:
+        array, field = batch.column(place), batch.schema.field(place)
+        try:
+            other = change(array)
+        except ValueError as error:
+            raise ValueError(f"column {field.name!r}: {error}") from error
+        if other is not array:
+            batch = batch.set_column(place, field, other)
     return batch
 
 

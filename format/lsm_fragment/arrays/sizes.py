@@ -179,6 +179,9 @@ class HeldBytes:
 
     def add(self, batch: pa.RecordBatch) -> int:
         """Adds a batch. Returns its bytes."""
+        coded = [at for at, dtype in enumerate(batch.schema.types) if pt.is_dictionary(dtype)]
+        if not coded:
+            return int(batch.nbytes)
         return sum(self._added(place, array) for place, array in enumerate(batch.columns))
 
     def _added(self, place: int, array: pa.Array) -> int:
