@@ -76,22 +76,27 @@ def tasks_of(
 
     Tasks decode to about `task_bytes` at most if fragments can be divided, and omit what the log rules out.
     where: on stored columns. report: counts the fragments, and the skipped ones. columns: shown names of
-    those that are read; None means all. min_tasks: divides rows that can be divided into so many tasks, or a
-    multiple of it, so that as many run until the end; down to a MiB each.
+    those that are read; None means all. min_tasks: makes tasks smaller, down to a MiB, to have so many where
+    rows can be divided; more tasks are as many or twice as many and so on, as far as fragments allow, so that
+    all run until the end.
     """
     share = 1.0 if columns is None else _share_read(snapshot, columns, where)
 
     def weight(size: int) -> int:
         return max(int(share * size), min(size, _OPENING_BYTES))
 
-    read_bytes = sum(weight(entry.raw_bytes) for entry in snapshot.fragments.all())
+    found = [
+        (overlapping, may_have(overlapping, snapshot.table, where))
+        for overlapping in overlapping_fragments(snapshot)
+    ]
+    read_bytes = sum(weight(entry.raw_bytes) for _, entries in found for entry in entries)
     if min_tasks > 1:
         rounds = max(1, -(-read_bytes // (task_bytes * min_tasks)))
         even_bytes = read_bytes // (rounds * min_tasks) + 1
         task_bytes = min(task_bytes, max(even_bytes, _MIN_SHARED_BYTES))
     is_merged = rule_of_readers(snapshot.table) is not None
     cut_bytes = None if is_merged else int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
-    weighed = _weighed(snapshot, where, cut_bytes, report)
+    weighed = _weighed(found, cut_bytes, report)
     return list(packed(((part, weight(size)) for part, size in weighed), task_bytes))
 
 
@@ -118,11 +123,16 @@ def _read_bytes(entry: FragmentEntry, names: Collection[str]) -> int:
 
 
 def _weighed(
-    snapshot: Snapshot, where: Predicate | None, cut_bytes: int | None, report: ScanReport
+    found: Iterable[tuple[Sequence[FragmentEntry], Sequence[FragmentEntry]]],
+    cut_bytes: int | None,
+    report: ScanReport,
 ) -> Iterator[tuple[Part, int]]:
-    """Yields parts and their decoded sizes in bytes. cut_bytes: None if rows must be merged."""
-    for overlapping in overlapping_fragments(snapshot):
-        entries = may_have(overlapping, snapshot.table, where)
+    """Yields parts and their decoded sizes in bytes.
+
+    found: overlapping fragments, and those of them that may have rows. cut_bytes: None if rows must be
+    merged.
+    """
+    for overlapping, entries in found:
         report.fragments += len(overlapping)
         report.fragments_skipped += len(overlapping) - len(entries)
         if cut_bytes is not None:

@@ -38,7 +38,7 @@ def table(
     where: str | None = None,
     **options: str | int | bool,
 ) -> DataFrame:
-    """Returns a table as a DataFrame, read in as many tasks as the session runs at a time, or a multiple.
+    """Returns a table as a DataFrame, read in as many tasks as the session runs at a time, or more.
 
     Only these columns are read, and row groups are skipped by the condition: Spark does not tell a data
     source which columns a query needs. `count()` of the frame itself returns what the log says and reads no

@@ -183,6 +183,18 @@ def test_many_bytes_are_divided_among_a_multiple_of_the_tasks_that_are_wanted() 
     assert sizes(4, at_most) == [100] * 4
 
 
+def test_only_fragments_that_may_match_are_divided_among_the_tasks_that_are_wanted() -> None:
+    store = MemoryStore()
+    for first in range(0, 1_600_000, 400_000):
+        k = range(first, first + 400_000)
+        rows = pa.table({"k": k, "text": [f"{n:09}" * 3 for n in k]})
+        log = append_table(store, rows, None if first else "k", max_rows=1_000)
+    where = condition_on(log.current().table, "k < 400000")
+    tasks = tasks_of(log.current(), where, 1 << 30, ScanReport(), min_tasks=4)
+    sizes = [part.stop - part.start for [part] in tasks if isinstance(part, RowGroups)]
+    assert sizes == [100] * 4
+
+
 def test_tasks_that_read_few_columns_read_more_rows() -> None:
     store = MemoryStore()
     rows = pa.table({"k": range(400_000), "text": [f"{n:09}" * 4 for n in range(400_000)]})

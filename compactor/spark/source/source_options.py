@@ -64,7 +64,7 @@ class ReadOptions(Settings):
     task_bytes: Bytes = Field(default=TASK_BYTES, ge=1)
     """Approximate decoded input of a task, where fragments can be split."""
     min_tasks: int = Field(default=1, ge=1, le=100_000)
-    """Divides rows among so many tasks, or a multiple of it, if they can be divided."""
+    """Divides rows among so many tasks, or rounds of so many, if they can be divided."""
     skip_missing: bool = False
     """Skips quarantined fragments, with a warning on the driver of the rows left out."""
     single_use: bool = False
