@@ -314,6 +314,8 @@ def _cut_to_cells(text: str, cells: int) -> str:
     take two."""
     from rich.cells import cell_len
 
+    if cell_len(text) <= cells:
+        return text
     cuts = (cut(text, characters) for characters in range(cells, 1, -1))
     return next(shown for shown in cuts if cell_len(shown) <= cells)
 

@@ -18,8 +18,8 @@ StepProgress = Callable[[str], None]
 
 
 def _path(given: object) -> str:
-    if isinstance(given, str | PathLike):
-        return fspath(given)
+    if isinstance(given, str | PathLike) and isinstance(path := fspath(given), str):
+        return path
     raise ValueError(f"expected a path, got {shown(given)}")
 
 

@@ -95,7 +95,7 @@ class State:
             _NAME: json.dumps(value),
             _NEXT: json.dumps(following),
             KEY_OF: ID,
-            NEEDED_COLUMNS: json.dumps([columns[name] for name in RESERVED if name in columns]),
+            NEEDED_COLUMNS: json.dumps([stored[name] for name in RESERVED if name in stored]),
         }
         remembered = {**dict(metadata.remembered), **mine}
         return structs.replace(metadata, remembered=tuple(remembered.items()))
@@ -143,7 +143,8 @@ def check_columns(before: State, metadata: TableMetadata, url: str, *, full: boo
     have other columns than those that stay as they are: none stay in a full run."""
     stored = metadata.stored_names
     changed = [name for name, known in before.columns.items() if stored.get(name) != known]
-    if own := [name for name in changed if name in RESERVED]:
+    renamed = {*stored.values()}.intersection(before.columns[name] for name in changed)
+    if own := [name for name in changed if name in RESERVED and before.columns[name] in renamed]:
         raise UsageError(
             f"{url}: columns that the entity merge itself needs were renamed: {names_text(own)}: name "
             "them as before"

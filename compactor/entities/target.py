@@ -35,6 +35,7 @@ from compactor.table.object_names import memo_key
 from compactor.table.snapshot import KEEPS_ROWS, Snapshot
 from compactor.table.version import Changes, Operation
 from compactor.write.ingest import Amend, IngestOptions
+from compactor.write.ingest.plan import check_own_folder
 from lsm_fragment.keys.sort_schema import Nulls, Order, SortColumn
 
 ROW_POLICY: Final = RowPolicy(RowKind.LAST, sequence=UPDATED)
@@ -96,6 +97,8 @@ class Target:
         located = locate(spec, folder)
         if self.store is not None:
             check_not_read(spec, folder, located, self.store.url)
+            if self.snapshot.metadata is None:
+                check_own_folder(self.store.url)
         report = EntityMergeReport(version=self.snapshot.version)
         absent = [d.name for d, at in zip(spec.datasets, located, strict=True) if at is None]
         report.missing_datasets = tuple(absent)

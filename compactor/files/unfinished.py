@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from compactor.errors import UsageError
-from compactor.files.places import STREAM, Unfinished, addresses_of
+from compactor.files.places import STREAM, Unfinished, addresses_of, check_local
 from compactor.files.staging import StagedFile, Staging
 from compactor.files.whole import check_target, checked_target
 
@@ -20,6 +20,7 @@ def check_place(path: str) -> None:
     if (served := addresses_of(path)) is not None:
         served.check_target(path)
     elif path != STREAM:
+        check_local(path)
         check_target(path)
     elif getattr(sys.stdout, "buffer", None) is None:  # or programs put one for text alone there
         raise UsageError(

@@ -89,15 +89,58 @@ def tasks_of(
         (overlapping, may_have(overlapping, snapshot.table, where))
         for overlapping in overlapping_fragments(snapshot)
     ]
-    read_bytes = sum(weight(entry.raw_bytes) for _, entries in found for entry in entries)
+    report.fragments += sum(len(overlapping) for overlapping, _ in found)
+    report.fragments_skipped += sum(len(overlapping) - len(kept) for overlapping, kept in found)
+    kept = [entries for _, entries in found if entries]
+    read_bytes = sum(weight(entry.raw_bytes) for entries in kept for entry in entries)
+    tasks = 1
     if min_tasks > 1:
         rounds = max(1, -(-read_bytes // (task_bytes * min_tasks)))
-        even_bytes = read_bytes // (rounds * min_tasks) + 1
-        task_bytes = min(task_bytes, max(even_bytes, _MIN_SHARED_BYTES))
-    is_merged = rule_of_readers(snapshot.table) is not None
-    cut_bytes = None if is_merged else int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
-    weighed = _weighed(found, cut_bytes, report)
-    return list(packed(((part, weight(size)) for part, size in weighed), task_bytes))
+        tasks = max(1, min(rounds * min_tasks, -(-read_bytes // _MIN_SHARED_BYTES)))
+        task_bytes = min(task_bytes, read_bytes // tasks + 1)
+    if rule_of_readers(snapshot.table) is not None:
+        merged = (
+            (OverlappingFragments(tuple(map(bare, entries))), weight(_raw_bytes(entries)))
+            for entries in kept
+        )
+        return list(packed(merged, task_bytes))
+    if tasks > 1:
+        return _divided_evenly(
+            [(e, max(1, weight(e.raw_bytes))) for entries in kept for e in entries], tasks
+        )
+    cut_bytes = int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
+    parts = (part for entries in kept for part in _apart(entries, cut_bytes))
+    return list(packed(((part, weight(size)) for part, size in parts), task_bytes))
+
+
+def _raw_bytes(entries: Iterable[FragmentEntry]) -> int:
+    return sum(entry.raw_bytes for entry in entries)
+
+
+def _divided_evenly(
+    entries: Sequence[tuple[FragmentEntry, int]], tasks: int
+) -> list[tuple[Part, ...]]:
+    """Cuts all row groups, end to end, into tasks of one size, as if those of a fragment were equal. A task
+    for which a fragment has too few is left out.
+
+    entries: with their decoded sizes in bytes.
+    """
+    made: list[list[Part]] = [[] for _ in range(tasks)]
+    total, before = sum(size for _, size in entries), 0
+    for entry, size in entries:
+        groups = max(1, entry.row_groups)
+        first, last = before * tasks // total, (before + size - 1) * tasks // total
+        # In halves of a row group, so that each goes to the task that has its middle.
+        cuts = (
+            (total * task // tasks - before) * 2 * groups // size
+            for task in range(first + 1, last + 1)
+        )
+        bounds = [0, *((cut + 1) // 2 for cut in cuts), groups]
+        for task, (start, stop) in zip(range(first, last + 1), pairwise(bounds), strict=True):
+            if stop > start:
+                made[task].append(RowGroups(bare(entry), start, stop))
+        before += size
+    return [tuple(parts) for parts in made if parts]
 
 
 def _share_read(snapshot: Snapshot, columns: Sequence[str], where: Predicate | None) -> float:
@@ -120,28 +163,6 @@ def _read_bytes(entry: FragmentEntry, names: Collection[str]) -> int:
     """Returns the decoded bytes of the columns of a fragment that have these stored names."""
     raw = [sizes.raw for name, sizes in entry.columns.items() if name in names]
     return min(entry.raw_bytes, sum(max(size, _VALUE_BYTES * entry.rows) for size in raw))
-
-
-def _weighed(
-    found: Iterable[tuple[Sequence[FragmentEntry], Sequence[FragmentEntry]]],
-    cut_bytes: int | None,
-    report: ScanReport,
-) -> Iterator[tuple[Part, int]]:
-    """Yields parts and their decoded sizes in bytes.
-
-    found: overlapping fragments, and those of them that may have rows. cut_bytes: None if rows must be
-    merged.
-    """
-    for overlapping, entries in found:
-        report.fragments += len(overlapping)
-        report.fragments_skipped += len(overlapping) - len(entries)
-        if cut_bytes is not None:
-            yield from _apart(entries, cut_bytes)
-        elif entries:
-            yield (
-                OverlappingFragments(tuple(map(bare, entries))),
-                sum(entry.raw_bytes for entry in entries),
-            )
 
 
 def packed(parts: Iterable[tuple[_Packed, int]], task_bytes: int) -> Iterator[tuple[_Packed, ...]]:

@@ -130,8 +130,9 @@ def _kept_with(
 ) -> Iterator[tuple[FragmentEntry, int]]:
     """Yields the fragments that need one of the objects in versions that are kept, with a version each, as
     far as that can be told: vacuums leave those objects alone."""
-    first = max(min(base_version(key) or 0 for key in objects), newest.oldest)
-    tagged = [number for number in newest.tagged if number < newest.oldest]
+    base = min(base_version(key) or 0 for key in objects)
+    first = max(base, newest.oldest)
+    tagged = [number for number in newest.tagged if base < number < newest.oldest]
     try:
         for number in (*tagged, first):
             snapshot = history.at(number, newest)

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 S = TypeVar("S")
 T = TypeVar("T")
+_NO_RESULT: Final = object()
 
 
 class Work(Generic[T]):
@@ -29,7 +30,7 @@ class Work(Generic[T]):
         self._running = Lock()
         """Held until the task is done. A `Future` takes ten times as long to make."""
         self._running.acquire()
-        self._result: T | None = None
+        self._result: object = _NO_RESULT
         self._error: BaseException | None = None
         self._is_done = False
 
@@ -62,12 +63,13 @@ class Work(Generic[T]):
     def take(self) -> T:
         """Returns the result of the finished task and releases it. Raises the task's error."""
         result, error = self._result, self._error
-        self._result = self._error = None
+        self._result, self._error = _NO_RESULT, None
         if error is not None:
             try:
                 raise error
             finally:
                 del error  # its traceback has this frame
+        assert result is not _NO_RESULT, "it is not done, was cancelled or was taken"
         return cast("T", result)
 
     def cancel(self) -> bool:
@@ -86,7 +88,7 @@ class Work(Generic[T]):
         """Cancels the task, or waits for the thread that is running it."""
         if not self.cancel():
             self.wait()
-            self._result = self._error = None
+            self._result, self._error = _NO_RESULT, None
 
 
 class ThreadPool:

@@ -354,6 +354,15 @@ def test_inspect_cuts_long_names_and_types_of_columns_to_80_columns(
     assert all(field.name in wide and str(field.type) in wide for field in rows.schema)
 
 
+def test_inspect_does_not_cut_what_fits_though_it_has_more_characters(
+    cli: Cli, tmp_path: Path
+) -> None:
+    name = "e\u0301" * 30
+    pq.write_table(pa.table({name: [1]}), tmp_path / "rows.parquet")
+    cli("ingest", tmp_path / "t", tmp_path / "rows.parquet", "--sort-by", name)
+    assert name in cli("inspect", tmp_path / "t").partition("\ncolumns\n")[2]
+
+
 @pytest.mark.parametrize("name", ["東京都" * 12, "a\n" * 24], ids=["wide", "escaped"])
 def test_inspect_measures_names_and_keys_in_cells_of_a_terminal(
     cli: Cli, tmp_path: Path, name: str

@@ -25,6 +25,16 @@ Untyped: Any = EntityRun
 Call = Callable[[MemoryStore], object]
 
 
+class BytesPath:
+    """A path as `os.scandir` gives it for a folder of bytes."""
+
+    def __fspath__(self) -> bytes:
+        return b"."
+
+    def __repr__(self) -> str:
+        return "a path of bytes"
+
+
 def asked(**more: Any) -> Any:
     return Untyped(**{"spec": CHOSEN, "store": None, **more})
 
@@ -49,6 +59,7 @@ WRONG: list[tuple[Call, str]] = [
     (running(spec="s.yaml"), "run.spec"),
     (running(store="./x"), "run.store"),
     (running(folder=5), "run.folder"),
+    (running(folder=BytesPath()), "run.folder"),
     (running(full="yes"), "run.full"),
     (running(allow_changes=1), "run.allow_changes"),
     (running(tombstone_retention_seconds="30d"), "run.tombstone_retention_seconds"),

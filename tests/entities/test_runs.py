@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -336,6 +337,30 @@ class TestTables:
             with refuses(UsageError, column, "entity merge"):
                 alter_table(log, alteration)
         assert run(chosen, store, tmp_path, full=True).unchanged == 0
+
+    def test_columns_of_the_merge_itself_stay_after_runs_without_rows(
+        self, store: MemoryStore, tmp_path: Path
+    ) -> None:
+        for name in ("A", "B", "C"):
+            write(tmp_path, {name: []})
+        run(spec("A a", "B b", equality=ON_K), store, tmp_path, full=True)
+        run(spec("A a", "C b", equality=ON_K), store, tmp_path, full=True)
+        with refuses(UsageError, "$signature", "entity merge"):
+            alter_table(CommitLog(store), Alteration(drops=["$signature"]))
+
+    def test_a_table_inside_another_is_refused_before_anything_is_read_or_written(
+        self, tmp_path: Path
+    ) -> None:
+        write(tmp_path, {"A": A})
+        outer = tmp_path / "t"
+        run(spec("A a"), open_store(str(outer)), tmp_path)
+        before = sorted(outer.rglob("*"))
+        with (
+            patch("compactor.entities.entity_merge.read_dataset", side_effect=AssertionError),
+            refuses(UsageError, "inside the table"),
+        ):
+            run(spec("A a"), open_store(str(outer / "in")), tmp_path)
+        assert sorted(outer.rglob("*")) == before
 
     @pytest.mark.parametrize(
         "there", [{"$signature": "s"}, {"$ids": "k", "k": "$ids"}], ids=["renamed", "swapped"]

@@ -145,6 +145,8 @@ def test_rows_of_many_lines_are_divided_into_words(kinds: int) -> None:
         for n in range(4000)
     ]
     assert numbers_of(rows) == list(map(divided, rows))
+    rows = [b"\n".join(rows), rows[0], b"\n".join(rows)]
+    assert numbers_of(rows) == list(map(divided, rows))
 
 
 def test_lines_of_words_without_room_are_spelled_as_other_text_is() -> None:

@@ -93,7 +93,7 @@ def test_a_table_of_plain_fragments_gets_templates(monkeypatch: pytest.MonkeyPat
         fragments = [write_fragment(t, "k", WriterOptions(65_536)) for t in tables]
     footers = [FragmentReader(BytesSource(data), len(data), "in").footer for data in fragments]
     assert {c.encoding for footer in footers for c in footer.columns["v"]} == {"VARLEN"}
-    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=3000)
+    merged = Merged(fragments, tables[0].schema, sort_schema("k"), max_rows=4000)
     merged.run()
     assert encodings(merged) == {"TEMPLATE"}
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,6 +99,7 @@ PUSHED: list[ds.Filter] = [
 @given(
     seeds=st.lists(st.integers(0, 9), min_size=1, max_size=4),
     task_bytes=st.sampled_from([1, 500, 5_000, 1 << 30]),
+    min_tasks=st.sampled_from([1, 2, 5]),
     where=st.sampled_from(WHERES),
     pushed=st.lists(st.sampled_from(PUSHED), max_size=2),
     columns=st.sampled_from([["id"], ["value", "service"], ["ts", "id", "value", "service"]]),
@@ -107,6 +109,7 @@ def test_tasks_read_together_what_a_scan_reads(
     policy: str,
     seeds: list[int],
     task_bytes: int,
+    min_tasks: int,
     where: str | None,
     pushed: list[ds.Filter],
     columns: list[str],
@@ -126,7 +129,8 @@ def test_tasks_read_together_what_a_scan_reads(
     condition = with_filters(condition, [each for each in taken if each is not None])
     assert None not in taken
     report = ScanReport()
-    tasks = tasks_of(snapshot, condition, task_bytes, report)
+    with patch("compactor.read.scan_tasks._MIN_SHARED_BYTES", 1):
+        tasks = tasks_of(snapshot, condition, task_bytes, report, min_tasks=min_tasks)
     assert report.fragments == len(snapshot.fragments)
     found = [
         batch
@@ -179,8 +183,26 @@ def test_many_bytes_are_divided_among_a_multiple_of_the_tasks_that_are_wanted() 
 
     assert sizes(1, at_most) == [133, 133, 134]
     assert sizes(2, at_most) == [100] * 4
-    assert sizes(2, entry.raw_bytes // 5 + 1) == [66, 67, 67] * 2
+    assert sorted(sizes(2, entry.raw_bytes // 5 + 1)) == [66, 66, 67, 67, 67, 67]
     assert sizes(4, at_most) == [100] * 4
+
+
+@pytest.mark.parametrize(
+    ("fragments", "wanted", "mib", "tasks"),
+    [(3, 2, 40, 2), (5, 4, 3, 16), (9, 8, 40, 8), (1, 8, 2, 8)],
+)
+def test_several_fragments_are_cut_at_even_places(
+    fragments: int, wanted: int, mib: int, tasks: int
+) -> None:
+    store = MemoryStore()
+    for first in range(0, fragments * 200_000, 200_000):
+        k = range(first, first + 200_000)
+        rows = pa.table({"k": k, "text": [f"{n:09}" * 5 for n in k]})
+        log = append_table(store, rows, None if first else "k", max_rows=1_000)
+    found = tasks_of(log.current(), None, mib << 20, ScanReport(), min_tasks=wanted)
+    sizes = [sum(p.stop - p.start for p in parts if isinstance(p, RowGroups)) for parts in found]
+    assert (len(sizes), sum(sizes)) == (tasks, 200 * fragments)
+    assert max(sizes) - min(sizes) <= 2
 
 
 def test_only_fragments_that_may_match_are_divided_among_the_tasks_that_are_wanted() -> None:

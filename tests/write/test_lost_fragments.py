@@ -235,6 +235,23 @@ def test_what_only_a_tag_keeps_is_left_out_by_readers_of_versions_that_are_not_k
         keys_in(old, skip_missing=True)
 
 
+def test_tags_from_before_an_object_was_made_are_not_looked_at(store: MemoryStore) -> None:
+    table, _ = filled(store)
+    for number in range(20):
+        table.append(rows_of(1))
+        table.tag(f"tag-{number}")
+    table.append(rows_of(30))
+    gone = CommitLog(store).current().by_age()[-1].key
+    before = CommitLog(store).at(table.version)
+    table.compact(policy=FULL)
+    table.vacuum(retain_seconds=0, grace_seconds=0)
+    assert gone not in store.objects
+    store.calls.clear()
+    with refuses(OvertakenError):
+        keys_in(Table(CommitLog(store), before), skip_missing=True)
+    assert len(store.calls) < 60
+
+
 @pytest.mark.parametrize("object_gone", ["fragment", "deleted rows"])
 def test_what_a_vacuum_has_removed_of_an_earlier_version_is_not_left_out(
     store: MemoryStore, object_gone: str

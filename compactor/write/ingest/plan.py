@@ -59,7 +59,7 @@ def plan_ingest(
     """Returns the plan for a file of this schema. Raises what `ingest_file` raises."""
     if snapshot.metadata is None:
         log.check_not_lost()
-        _check_own_folder(log.store.url)
+        check_own_folder(log.store.url)
     names = StoredNames(snapshot.metadata, schema, path, options.on_conflict)
     told = options.told
     metadata = _metadata(snapshot, names, sort, options, log.store, path)
@@ -91,7 +91,7 @@ def plan_ingest(
     )
 
 
-def _check_own_folder(url: str) -> None:
+def check_own_folder(url: str) -> None:
     """Raises `UsageError` for a new table inside another one, whose vacuums and checks meet its files."""
     if "://" not in url and (table := table_around(Path(url).resolve())) is not None:
         raise UsageError(f"{url}: is inside the table at {table}: name a folder outside of it")

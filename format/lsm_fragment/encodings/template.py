@@ -103,11 +103,14 @@ _FIRST_LOOK_ROWS: Final = 1024
 """Look for words in this many rows first, and in a whole sample only if that is promising."""
 _PROMISING_FRACTION: Final = 0.85
 _MIN_PRECEDENT_ROWS: Final = 1024
-"""Let a chunk of at least this many rows be a precedent of others: those of a sample, ..."""
+"""Let a chunk of at least this many rows be a precedent of others: as many as a sample has, ..."""
 _MANY_ROWS: Final = 8192
 _MAX_PRECEDENT_FACTOR: Final = 8
-_MAX_FACTOR_OF_FEW: Final = 2
-"""... up to 8 times as large from this many rows on, and else twice."""
+_MAX_FACTOR_OF_FEW: Final = 1.5
+"""... up to 8 times as large from this many rows on, and else half as large again: so the next file of an
+ingest is not searched, but what a merge makes of several is."""
+_MIN_TELLING_BYTES: Final = 4 * MIN_TEXT_BYTES
+"""Let a chunk of at least this much text tell whether others are stored by a vocabulary."""
 _MAX_USES: Final = 16
 """Search anew after at most this many chunks."""
 
@@ -160,8 +163,9 @@ class Precedent:
         return self._by_vocabulary if self._holds else None
 
     def note_text(self, array: pa.Array, *, by_vocabulary: bool) -> None:
-        """Notes how a chunk's strings without templates are stored. Little text says nothing of more."""
-        if _text_bytes(array) >= MIN_TEXT_BYTES:
+        """Notes how a chunk's strings without templates are stored. Little text says nothing of more: its
+        words hardly recur yet."""
+        if _text_bytes(array) >= _MIN_TELLING_BYTES:
             self._by_vocabulary = by_vocabulary
             self._holds = True
 
@@ -193,10 +197,7 @@ def encode_by_templates(
         holds, varying = precedent.use(len(array))
         if holds and varying is None:
             return None
-        if (
-            varying is not None
-            and (node := _encoded(array, sample, varying, is_known=True)) is not None
-        ):
+        if varying is not None and (node := _encoded(array, sample, varying)) is not None:
             return node
     found = _search(array, sample, words)
     node = None if found.varying is None else _encoded(array, sample, found.varying)
@@ -247,35 +248,24 @@ def _searched_words(array: pa.Array, sample: _Sample, estimate: float) -> Varyin
     return None if sample.fraction(found) > _PROMISING_FRACTION else find_varying_words(array)
 
 
-def _encoded(
-    array: pa.Array, sample: _Sample, words: VaryingWords, *, is_known: bool = False
-) -> Node | None:
-    """Encodes strings with these words as variables; None if that saves too little.
-
-    is_known: whether the column's last chunks were encoded so: if templates are few, as they were there, no
-    sample is compressed.
-    """
-    spare = None if is_known else sample.spare(words, len(array))
-    if spare is not None and spare < 0:
+def _encoded(array: pa.Array, sample: _Sample, words: VaryingWords) -> Node | None:
+    """Encodes strings with these words as variables; None if that saves too little."""
+    found = sample.divided(words)
+    if found is None:
+        return None
+    is_searched = len(words.shapes) or has_many_templates(_all_templates(found), len(array))
+    max_fraction = _MAX_SEARCHED_FRACTION if is_searched else _MAX_TEMPLATES_FRACTION
+    if (by_row := sample.fraction(found)) > max_fraction:
         return None
     divided = divide(array, max_templates(len(array)), words)
     node = None if divided is None else encode_templated(*divided, _text_bytes(array))
-    if node is None or (is_known and not len(words.shapes) and _is_plain_gain(node)):
-        return node
-    if spare is None:
-        spare = sample.spare(words, len(array))
+    if node is None:
+        return None
     # Few rows of a sample have most templates and slots of the whole: their cost is taken from the whole.
     by_slot = (
         stored_bytes(*_by_slot(node)) / node.text_bytes * sample.text_bytes / sample.stored_bytes
     )
-    return node if by_slot <= spare else None
-
-
-def _is_plain_gain(node: Node) -> bool:
-    """Returns whether templates are few, and leave out much of the text."""
-    templates, _, _, *variables = node.children
-    is_few = not has_many_templates(templates.length, node.length)
-    return is_few and sum(map(raw_bytes, variables)) <= _MOSTLY_VARIABLE * node.text_bytes
+    return node if by_row + by_slot <= max_fraction else None
 
 
 class _Sample:
@@ -301,18 +291,6 @@ class _Sample:
     def rarity(self, found: pa.Array) -> float:
         """Returns the number of templates per row."""
         return len(templates_of(found)) / len(self.strings)
-
-    def spare(self, words: VaryingWords, rows: int) -> float:
-        """Returns the fraction of the compressed bytes that templates may still take beside what grows with
-        the rows; less than 0 if they save too little.
-
-        rows: of the whole.
-        """
-        if (found := self.divided(words)) is None:
-            return -math.inf
-        is_searched = len(words.shapes) or has_many_templates(_all_templates(found), rows)
-        max_fraction = _MAX_SEARCHED_FRACTION if is_searched else _MAX_TEMPLATES_FRACTION
-        return max_fraction - self.fraction(found)
 
     def fraction(self, found: pa.Array) -> float:
         """Returns the compressed bytes that grow with the rows as a fraction of those of text; infinity if

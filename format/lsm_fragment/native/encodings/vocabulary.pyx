@@ -151,7 +151,6 @@ cdef struct Numbering:
     uint16_t* out
     uint16_t* end  # behind it is room for `SIZE` and `BLOCK` more
     uint16_t** starts  # where the numbers of the next row start
-    bint lacks_room  # whether a word was spelled since there was no room for it
 
 
 cdef struct Line:
@@ -174,7 +173,6 @@ cdef bint number(Numbering* to, const uint8_t* data, int64_t at, int64_t stop, i
             length = letters  # what is behind them is a word of its own
         else:
             found = number_of(&to.known, word_at(data + at, length, size - at), length)
-            to.lacks_room |= not found
         if found:
             to.out[0] = <uint16_t>found
             to.out += 1
@@ -340,7 +338,7 @@ cdef int64_t number_lines(
     int32_t* counts,
 ) noexcept nogil:
     """Writes the numbers of rows line by line; those of a line that came before are copied. Returns how many rows that
-    are: not all, if lines hardly recur, or words have no room; -1 if there are too many numbers.
+    are: not all, if lines hardly recur; -1 if there are too many numbers.
 
     A line ends before the first letter behind its line break, where a word ends, too.
     """
@@ -353,11 +351,12 @@ cdef int64_t number_lines(
     cdef bint is_known
     memset(no_starts, 0, sizeof(no_starts))
     for row in range(rows):
-        if to.lacks_room or looked > LOOKED_LINES and 2 * recurred < looked:
-            return row
         at, stop = offsets[row] - offsets[0], offsets[row + 1] - offsets[0]
         row_start = to.out
         while at < stop:
+            if looked > LOOKED_LINES and 2 * recurred < looked:
+                to.out = row_start  # its words have their numbers already
+                return row
             line_break = <const uint8_t*>memchr(text + at, LINE_BREAK, stop - at)
             end = line_break - text if line_break else stop
             while end < stop and not (is_letter(text[end]) or text[end] > 127):
@@ -455,7 +454,6 @@ def encode(const offset[::1] offsets, const uint8_t[::1] data, int64_t max_numbe
     to.out = <uint16_t*><uintptr_t>numbers.address
     to.end = to.out + max_numbers
     to.starts = &scratch
-    to.lacks_room = False
     if rows and has_lines(text, size):
         remembered = allocate_buffer(LINES * sizeof(Line))
         lines = <Line*><uintptr_t>remembered.address
