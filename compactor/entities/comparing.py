@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from compactor.entities.memory import Charge
 from compactor.entities.reading import read_rows
 from compactor.entities.sources import Part, Source
 from compactor.entities.texts import I64
+from compactor.files.parquet_groups import StoredGroup
 from compactor.table.snapshot import Snapshot
 
 
@@ -23,13 +26,45 @@ class NotProvenError(Exception):
     """A part of the entities does not decide what changes: the run has to look at all of them."""
 
 
+class _Group(NamedTuple):
+    """A row group of a Parquet file."""
+
+    number: int
+    rows: int
+
+
 class _Piece(NamedTuple):
-    """The rows of a file or table."""
+    """Consecutive rows of a dataset: those of a file or table, or of some row groups of a file."""
 
     part: Located
     snapshot: Snapshot | None
-    held: list[Rows] | None
+    groups: Sequence[_Group]
+    """The row groups, if they can be told from each other; else empty."""
+    rows: int
+    held: list[Rows] | None = None
     """The rows, if they have been read."""
+
+    def read(self, start: int, wanted: I64) -> Iterator[tuple[int, Rows]]:
+        """Yields rows, each with the dataset's row that is their first: at least those that are wanted.
+
+        start: the dataset's row that is the piece's first. wanted: ascending.
+        """
+        if self.held is not None or not self.groups:
+            held = self.held
+            for rows in rows_in(self.part, self.snapshot) if held is None else held:
+                yield start, rows
+                start += rows.count
+            return
+        firsts = start + np.cumsum([0, *(group.rows for group in self.groups)])
+        places = np.flatnonzero(np.diff(np.searchsorted(wanted, firsts))).tolist()
+        numbers = [self.groups[place].number for place in places]
+        at = end = 0
+        for rows in rows_in(self.part, None, numbers):
+            if at == end:
+                place = places.pop(0)
+                at, end = firsts[place : place + 2].tolist()
+            yield at, rows
+            at += rows.count
 
 
 class Compared:
@@ -38,45 +73,83 @@ class Compared:
     def __init__(
         self, located: Located | None, name: str, kept: KeptDataset, started_ns: int, charge: Charge
     ) -> None:
-        """Reads the files and tables that may have changed.
+        """Reads the files and tables that may have changed; of Parquet files, the row groups that have.
 
         name: the dataset's. started_ns: when the run started, in Unix time. Raises `InputError`.
         """
         self._located, self._name, self._charge = located, name, charge
+        self._kept = kept
         self._pieces: list[_Piece] = []
+        self._hashes: list[U64] = []
+        self._rows = 0
+        self._same: list[tuple[int, int, int]] = []
+        """First row now and then, and number of rows, of what has not changed."""
         self.parts: list[Part] = []
         known = {part.place: (part, start) for part, start in _with_starts(kept.parts)}
-        hashes: list[U64] = []
-        same: list[tuple[int, int, int]] = []
         for part in () if located is None else located.whole:
             source = Source(part)
             before, start = known.get(part.place, (None, 0))
-            if (
-                before is not None
-                and before.version
-                and before.version == source.version(started_ns)
-            ):
-                held = None
-                same.append((sum(map(len, hashes)), start, before.rows))
-                hashes.append(kept.rows[start : start + before.rows])
+            is_same = before is not None and before.version == source.version(started_ns) != ""
+            if before is not None and is_same:
                 self.parts.append(before)
+                groups = [_Group(number, group.rows) for number, group in enumerate(before.groups)]
+                self._add_known(_Piece(part, source.snapshot, groups, before.rows), [start])
+                continue
+            first = self._rows
+            source.look_at_groups()
+            if before is None or not before.groups or not source.groups:
+                self._add_new(part, source.snapshot, ())
             else:
-                held = list(rows_in(part, source.snapshot))
-                hashes += (own := [rows.hashes() for rows in held])
-                charge(sum(rows.nbytes for rows in held) + sum(each.nbytes for each in own))
-                version = source.version(started_ns)
-                self.parts.append(Part(part.place, version, sum(map(len, own))))
-            self._pieces.append(_Piece(part, source.snapshot, held))
-        self.rows: U64 = np.concatenate([np.zeros(0, np.uint64), *hashes])
+                self._add_groups(part, source.groups, before, start)
+            self.parts.append(source.read(started_ns, self._rows - first))
+        self.rows: U64 = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         """Hash of each row as it stands in the input."""
-        self.origins = self._origins(kept, same)
+        self.origins = self._origins()
         """The row of the last run that each row is, or -1."""
 
-    def _origins(self, kept: KeptDataset, same: Iterable[tuple[int, int, int]]) -> I64:
-        """same: first row now and then, and number of rows, of each file that has not changed."""
+    def _add_groups(
+        self, part: Located, groups: Sequence[StoredGroup], before: Part, start: int
+    ) -> None:
+        """start: the first row that the last run read of the file."""
+        starts: dict[StoredGroup, deque[int]] = defaultdict(deque)
+        for group in before.groups:
+            starts[group].append(start)
+            start += group.rows
+        found = [starts[group].popleft() if starts[group] else None for group in groups]
+        numbered = [_Group(number, group.rows) for number, group in enumerate(groups)]
+        for is_known, run in groupby(
+            zip(numbered, found, strict=True), lambda each: each[1] is not None
+        ):
+            some, known = zip(*run, strict=True)
+            if is_known:
+                self._add_known(_Piece(part, None, some, sum(group.rows for group in some)), known)
+            else:
+                self._add_new(part, None, some)
+
+    def _add_known(self, piece: _Piece, starts: Sequence[int]) -> None:
+        """starts: the row of the last run that is the first of the piece, or of each of its row groups."""
+        sizes = [piece.rows] if len(starts) == 1 else [group.rows for group in piece.groups]
+        for start, rows in zip(starts, sizes, strict=True):
+            self._same.append((self._rows, start, rows))
+            self._hashes.append(self._kept.rows[start : start + rows])
+            self._rows += rows
+        self._pieces.append(piece)
+
+    def _add_new(self, part: Located, snapshot: Snapshot | None, groups: Sequence[_Group]) -> None:
+        numbers = [group.number for group in groups] or None
+        held = list(rows_in(part, snapshot, numbers))
+        own = [rows.hashes() for rows in held]
+        self._charge(sum(rows.nbytes for rows in held) + sum(each.nbytes for each in own))
+        piece = _Piece(part, snapshot, groups, sum(map(len, own)), held)
+        self._hashes += own
+        self._pieces.append(piece)
+        self._rows += piece.rows
+
+    def _origins(self) -> I64:
+        kept = self._kept
         origins = np.full(len(self.rows), -1)
         is_open, is_left = np.ones(len(self.rows), np.bool_), np.ones(len(kept.rows), np.bool_)
-        for now, then, count in same:
+        for now, then, count in self._same:
             origins[now : now + count] = np.arange(then, then + count)
             is_open[now : now + count] = is_left[then : then + count] = False
         left = np.flatnonzero(is_left)
@@ -106,23 +179,23 @@ class Compared:
 
     def _taken(self, wanted: I64) -> Iterator[Rows]:
         start = 0
-        for piece, part in zip(self._pieces, self.parts, strict=True):
-            first, last = np.searchsorted(wanted, [start, start + part.rows])
+        for piece in self._pieces:
+            first, last = np.searchsorted(wanted, [start, start + piece.rows])
             if last > first:
                 yield from self._taken_of(piece, start, wanted[first:last])
-            start += part.rows
+            start += piece.rows
 
     def _taken_of(self, piece: _Piece, start: int, wanted: I64) -> Iterator[Rows]:
         """start: the dataset's row that is the first of the piece."""
         done = 0
-        for rows in rows_in(piece.part, piece.snapshot) if piece.held is None else piece.held:
-            end = int(np.searchsorted(wanted, start + rows.count))
+        for first, rows in piece.read(start, wanted):
+            end = int(np.searchsorted(wanted, first + rows.count))
             if end > done:
-                some = rows.take(wanted[done:end] - start)
+                some = rows.take(wanted[done:end] - first)
                 if not np.array_equal(some.hashes(), self.rows[wanted[done:end]]):
                     raise NotProvenError
                 yield some
-            done, start = end, start + rows.count
+            done = end
             if done == len(wanted):
                 return
         raise NotProvenError

@@ -26,6 +26,7 @@ from compactor.entities.properties import Sparse, is_rare
 from compactor.entities.row_ids import with_ids
 from compactor.entities.texts import I64, canonical, from_arrow, texts_of
 from compactor.errors import InputError
+from compactor.files.columnar import ParquetBatches
 from compactor.files.json_items import ItemBytes
 from compactor.files.names import FileFormat, FileKind, kind_of
 from compactor.files.ndjson import LineBlock, line_blocks
@@ -127,10 +128,13 @@ class BatchRows(Rows):
         return BatchRows(batch, self._name, are_texts=self._are_texts)
 
 
-def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
+def rows_in(
+    part: Located, snapshot: Snapshot | None = None, groups: Sequence[int] | None = None
+) -> Iterator[Rows]:
     """Yields the rows of a file or table in input order. Raises `InputError` naming the place.
 
-    snapshot: snapshot of a table, or a part of it; None for the latest.
+    snapshot: snapshot of a table, or a part of it; None for the latest. groups: the row groups of a Parquet
+    file to read; None for all.
     """
     if not part.is_file:
         store = open_store(part.place)
@@ -147,6 +151,9 @@ def rows_in(part: Located, snapshot: Snapshot | None = None) -> Iterator[Rows]:
     with open_table_file(
         part.place, known, options=PlainTextOnly(), in_one_pass=True, infers_types=False
     ) as file:
+        if groups is not None:
+            assert isinstance(file, ParquetBatches), "only Parquet has row groups"
+            file.read_only(groups)
         ids = part.id_columns or (ID,)
         are_texts = has_texts(part.place)
         for column in (*ids, *known.names) if are_texts else ():

@@ -195,7 +195,7 @@ def _memo_of(batch: pa.RecordBatch, header: dict[str, Any], spec: EntityMergeSpe
 
     datasets = [
         KeptDataset(
-            parts=tuple(Part(*part) for part in parts),
+            parts=tuple(map(Part.of_json, parts)),
             rows=column(f"{number}.rows"),
             ids=batch.column(f"{number}.ids").values.cast(TEXT),
             deleted=column(f"{number}.deleted").astype(np.bool_),

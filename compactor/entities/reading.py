@@ -49,6 +49,8 @@ def read_dataset(
         return reading.ended(RowSource(name))[0]
     for part in located.whole:
         source = Source(part)
+        if notes is not None:
+            source.look_at_groups()
         before = len(reading.rows)
         for rows in rows_in(part, source.snapshot):
             reading.add(rows, located.id_columns)
@@ -56,8 +58,7 @@ def read_dataset(
                 notes.hashes.append(rows.hashes())
                 charge(notes.hashes[-1].nbytes)
         if notes is not None:
-            count = sum(reading.rows[before:])
-            notes.parts.append(Part(part.place, source.version(notes.started_ns), count))
+            notes.parts.append(source.read(notes.started_ns, sum(reading.rows[before:])))
     found = RowSource(located.shown, partial(place_in, located), located.id_columns)
     entities, order = reading.ended(found)
     if notes is not None:

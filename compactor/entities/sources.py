@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import xxhash
 
 from compactor.entities.datasets import Located
+from compactor.files.names import FileFormat, kind_of
+from compactor.files.parquet_groups import StoredGroup, stored_groups
 from compactor.files.places import addresses_of, place_of
 from compactor.stores.open import open_store
 from compactor.table.commit_log import CommitLog
@@ -26,6 +29,13 @@ class Part(NamedTuple):
     version: str
     """Text that changes whenever the contents do; empty if nothing tells."""
     rows: int
+    groups: tuple[StoredGroup, ...]
+    """The row groups of a Parquet file, if they can be told from each other; else empty."""
+
+    @classmethod
+    def of_json(cls, part: Sequence[Any]) -> Self:
+        place, version, rows, groups = part
+        return cls(place, version, rows, tuple(StoredGroup(*group) for group in groups))
 
 
 class Source:
@@ -38,6 +48,19 @@ class Source:
         if not part.is_file:
             self.snapshot = CommitLog(open_store(part.place)).current()
         self._before = self._stated()
+        self.groups: tuple[StoredGroup, ...] = ()
+        """The row groups of a local Parquet file, once they were looked at."""
+
+    def look_at_groups(self) -> None:
+        """Notes the row groups. Call it before rows are read. Raises `InputError`."""
+        self.groups = self._stored_groups()
+
+    def read(self, started_ns: int, rows: int) -> Part:
+        """Returns the part that was read, once that has ended: of `rows` rows."""
+        version = self.version(started_ns)
+        if self.groups and not version and self._stored_groups() != self.groups:
+            self.groups = ()  # it has changed meanwhile
+        return Part(self._part.place, version, rows, self.groups)
 
     def version(self, started_ns: int) -> str:
         """Returns the text of `Part.version`. Call it after reading: it is empty if the file has changed
@@ -48,6 +71,14 @@ class Source:
         text, changed_ns = self._before
         is_sure = changed_ns < started_ns - _UNSURE_NS
         return text if is_sure and self._stated() == self._before else ""
+
+    def _stored_groups(self) -> tuple[StoredGroup, ...]:
+        place = self._part.place
+        if self.snapshot is not None or addresses_of(place) is not None:
+            return ()
+        kind = kind_of(place)
+        is_parquet = kind is not None and kind.format is FileFormat.PARQUET
+        return stored_groups(place) if is_parquet else ()
 
     def _stated(self) -> tuple[str, int]:
         """Returns the text, and when a local file was last changed."""

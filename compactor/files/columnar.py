@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import mmap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -78,6 +78,7 @@ class ParquetBatches(FileBatches):
         with reading(path):
             refuse_dropped_types(path, self._file.schema, _only(read, self.schema.names))
         self._rows_read = 0
+        self._groups: Sequence[int] = range(self._file.metadata.num_row_groups)
         self._check_rows()
         with reading(path):
             self._exact = self._with_units()
@@ -141,6 +142,10 @@ class ParquetBatches(FileBatches):
                 "damaged; write the file again"
             )
 
+    def read_only(self, groups: Sequence[int]) -> None:
+        """Leaves all other row groups out. Call it before the first batch. groups: numbers, ascending."""
+        self._groups = groups
+
     @property
     def bytes_consumed(self) -> int:
         rows = max(1, int(self._file.metadata.num_rows))
@@ -158,7 +163,7 @@ class ParquetBatches(FileBatches):
 
     def _decoded(self) -> Iterator[pa.RecordBatch]:
         metadata, check = self._file.metadata, ValueCheck()
-        for index in range(metadata.num_row_groups):
+        for index in self._groups:
             group, read = metadata.row_group(index), 0
             with self._reading_group(index):
                 batches = self._coded_group(index, self._rows_at_a_time(index))

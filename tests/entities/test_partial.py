@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from compactor.cli.main import run as command
 from compactor.entities.comparing import NotProvenError, matched
+from compactor.entities.dataset_rows import rows_in
 from compactor.entities.entity_merge import EntityMerge
 from compactor.entities.entity_report import EntityMergeReport
 from compactor.entities.run import EntityRun
@@ -399,6 +401,98 @@ class TestWhatIsLookedAt:
         report, _ = merge.look()
         assert report.looked_at == 4
         assert sum(batch.num_rows for batch in merge.links()) == 9
+
+
+GROUP_ROWS = 4
+GROUPS = [
+    [{"_id": f"a{n}", "k": n} for n in range(start, start + GROUP_ROWS)]
+    for start in range(0, 5 * GROUP_ROWS, GROUP_ROWS)
+]
+
+
+def put_groups(twins: Twins, groups: Sequence[Sequence[dict[str, Any]]]) -> None:
+    """Writes the dataset A as Parquet, each list a row group."""
+    path = twins.folder / "A.parquet"
+    schema = pa.schema({"_id": pa.string(), "k": pa.int64()})
+    with pq.ParquetWriter(path, schema) as writer:
+        for entities in groups:
+            writer.write_table(pa.Table.from_pylist(list(entities), schema))
+
+
+def groups_read(run_once: Callable[[], object]) -> list[Any]:
+    """Runs. Returns which row groups were read of A."""
+    with patch("compactor.entities.comparing.rows_in", side_effect=rows_in) as reads:
+        run_once()
+    # None stands for all of a file.
+    return [
+        call.args[2] for call in reads.call_args_list if call.args[0].place.endswith("A.parquet")
+    ]
+
+
+class TestRowGroups:
+    @pytest.fixture
+    def twins(self, tmp_path: Path) -> Twins:
+        made = Twins(tmp_path / "in")
+        made.put(B=[{"_id": f"b{n}", "k": n} for n in range(5 * GROUP_ROWS)])
+        put_groups(made, GROUPS)
+        made.run(CHOSEN)
+        return made
+
+    def test_only_those_that_have_changed_are_read(self, twins: Twins) -> None:
+        put_groups(twins, [*GROUPS[:3], changed(GROUPS[3], k=5), GROUPS[4]])
+        # That of a5, whose value a12 has now, too, is read to merge its cluster anew.
+        assert groups_read(lambda: twins.run(CHOSEN)) == [[3], [1]]
+        assert {e["_id"] for e in rows(twins.partial)} >= {"0|a12|0|a5|1|b5", "1|b12"}
+
+    def test_of_what_has_not_changed_those_that_are_touched_are_read(self, twins: Twins) -> None:
+        others = [{"_id": f"b{n}", "k": n} for n in range(5 * GROUP_ROWS)]
+        for n in (1, 9, 18):
+            others[n]["k"] += 100
+        twins.put(B=others)
+        assert groups_read(lambda: twins.run(CHOSEN)) == [[0, 2, 4]]
+
+    def test_several_that_have_changed_and_moved(self, twins: Twins) -> None:
+        put_groups(twins, [GROUPS[4], changed(GROUPS[1], k=9), changed(GROUPS[3], k=1), GROUPS[0]])
+        assert groups_read(lambda: twins.run(CHOSEN))[0] == [1, 2]
+
+    def test_none_of_a_file_that_was_only_written_again(self, twins: Twins) -> None:
+        put_groups(twins, GROUPS)
+        assert groups_read(lambda: twins.run(CHOSEN)) == []
+
+    @pytest.mark.parametrize(
+        ("places", "read"),
+        [
+            ([4, 0, 1, 2, 3], []),
+            ([1, 2, 3, 4], []),
+            ([0, 1, 2, 3, 4, 5], [[5]]),
+            ([5, 0, 1, 2, 3, 4], [[0]]),
+        ],
+        ids=["moved", "removed", "appended", "put before others"],
+    )
+    def test_they_are_found_wherever_they_are(
+        self, twins: Twins, places: list[int], read: list[Any]
+    ) -> None:
+        more = [{"_id": f"x{n}", "k": 100 + n} for n in range(3)]
+        put_groups(twins, [[*GROUPS, more][place] for place in places])
+        assert groups_read(lambda: twins.run(CHOSEN)) == read
+
+    def test_one_that_comes_twice_is_one_twice(self, twins: Twins) -> None:
+        put_groups(twins, [*GROUPS, GROUPS[2]])
+        twins.run(CHOSEN)
+        put_groups(twins, GROUPS)
+        twins.run(CHOSEN)
+
+    def test_all_are_read_if_the_file_changes_while_it_is_read(self, twins: Twins) -> None:
+        put_groups(twins, [*GROUPS[:4], changed(GROUPS[4], k=3)])
+
+        def read(*given: Any) -> Any:
+            yield from rows_in(*given)
+            put_groups(twins, [*GROUPS[:4], changed(GROUPS[4], k=4)])
+
+        with patch("compactor.entities.comparing.rows_in", side_effect=read):
+            run(CHOSEN, twins.partial, twins.folder, **ALWAYS)
+        again = groups_read(lambda: run(CHOSEN, twins.partial, twins.folder, **ALWAYS))
+        assert again[0] is None
 
 
 class TestKinds:
