@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -31,25 +30,28 @@ class _Group(NamedTuple):
 
     number: int
     rows: int
+    held: list[Rows] | None = None
+    """The rows, if they have been read."""
 
 
 class _Piece(NamedTuple):
-    """Consecutive rows of a dataset: those of a file or table, or of some row groups of a file."""
+    """The rows of a file or table."""
 
     part: Located
     snapshot: Snapshot | None
+    rows: int
     groups: Sequence[_Group]
     """The row groups, if they can be told from each other; else empty."""
-    rows: int
     held: list[Rows] | None = None
-    """The rows, if they have been read."""
+    """The rows, if they have been read and the groups do not have them."""
 
     def read(self, start: int, wanted: I64) -> Iterator[tuple[int, Rows]]:
         """Yields rows, each with the dataset's row that is their first: at least those that are wanted.
 
-        start: the dataset's row that is the piece's first. wanted: ascending.
+        start: the dataset's row that is the piece's first. wanted: ascending. Raises `NotProvenError` if the
+        file has fewer rows now.
         """
-        if self.held is not None or not self.groups:
+        if not self.groups:
             held = self.held
             for rows in rows_in(self.part, self.snapshot) if held is None else held:
                 yield start, rows
@@ -57,14 +59,28 @@ class _Piece(NamedTuple):
             return
         firsts = start + np.cumsum([0, *(group.rows for group in self.groups)])
         places = np.flatnonzero(np.diff(np.searchsorted(wanted, firsts))).tolist()
-        numbers = [self.groups[place].number for place in places]
-        at = end = 0
-        for rows in rows_in(self.part, None, numbers):
-            if at == end:
-                place = places.pop(0)
-                at, end = firsts[place : place + 2].tolist()
-            yield at, rows
-            at += rows.count
+        chosen = [self.groups[place] for place in places]
+        unread = _rows_of(self.part, [group for group in chosen if group.held is None])
+        for place, group in zip(places, chosen, strict=True):
+            at = int(firsts[place])
+            for rows in next(unread) if group.held is None else group.held:
+                yield at, rows
+                at += rows.count
+
+
+def _rows_of(part: Located, groups: Sequence[_Group]) -> Iterator[list[Rows]]:
+    """Yields the rows of each row group, from one open file. Raises `NotProvenError` if it has fewer now."""
+    if not groups:
+        return
+    found = rows_in(part, None, [group.number for group in groups])
+    for group in groups:
+        held: list[Rows] = []
+        while (left := group.rows - sum(rows.count for rows in held)) > 0:
+            rows = next(found, None)
+            if rows is None or rows.count > left:
+                raise NotProvenError
+            held.append(rows)
+        yield held
 
 
 class Compared:
@@ -91,25 +107,32 @@ class Compared:
             before, start = known.get(part.place, (None, 0))
             is_same = before is not None and before.version == source.version(started_ns) != ""
             if before is not None and is_same:
-                self.parts.append(before)
                 groups = [_Group(number, group.rows) for number, group in enumerate(before.groups)]
-                self._add_known(_Piece(part, source.snapshot, groups, before.rows), [start])
+                self._add_known(start, before.rows)
+                self._pieces.append(_Piece(part, source.snapshot, before.rows, groups))
+                self.parts.append(before)
                 continue
             first = self._rows
             source.look_at_groups()
             if before is None or not before.groups or not source.groups:
-                self._add_new(part, source.snapshot, ())
+                held = list(rows_in(part, source.snapshot))
+                self._add_new(held)
+                piece = _Piece(part, source.snapshot, self._rows - first, (), held)
             else:
-                self._add_groups(part, source.groups, before, start)
-            self.parts.append(source.read(started_ns, self._rows - first))
+                groups = self._compared_groups(part, source.groups, before, start)
+                piece = _Piece(part, None, self._rows - first, groups)
+            self._pieces.append(piece)
+            self.parts.append(source.read(started_ns, piece.rows))
+            if piece.groups and not self.parts[-1].groups:
+                raise NotProvenError  # rows of two states of the file
         self.rows: U64 = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
         """Hash of each row as it stands in the input."""
         self.origins = self._origins()
         """The row of the last run that each row is, or -1."""
 
-    def _add_groups(
+    def _compared_groups(
         self, part: Located, groups: Sequence[StoredGroup], before: Part, start: int
-    ) -> None:
+    ) -> list[_Group]:
         """start: the first row that the last run read of the file."""
         starts: dict[StoredGroup, deque[int]] = defaultdict(deque)
         for group in before.groups:
@@ -117,33 +140,28 @@ class Compared:
             start += group.rows
         found = [starts[group].popleft() if starts[group] else None for group in groups]
         numbered = [_Group(number, group.rows) for number, group in enumerate(groups)]
-        for is_known, run in groupby(
-            zip(numbered, found, strict=True), lambda each: each[1] is not None
-        ):
-            some, known = zip(*run, strict=True)
-            if is_known:
-                self._add_known(_Piece(part, None, some, sum(group.rows for group in some)), known)
+        unknown = [group for group, known in zip(numbered, found, strict=True) if known is None]
+        compared, read = [], _rows_of(part, unknown)
+        for each, known in zip(numbered, found, strict=True):
+            held = None
+            if known is None:
+                self._add_new(held := next(read))
             else:
-                self._add_new(part, None, some)
+                self._add_known(known, each.rows)
+            compared.append(_Group(each.number, each.rows, held))
+        return compared
 
-    def _add_known(self, piece: _Piece, starts: Sequence[int]) -> None:
-        """starts: the row of the last run that is the first of the piece, or of each of its row groups."""
-        sizes = [piece.rows] if len(starts) == 1 else [group.rows for group in piece.groups]
-        for start, rows in zip(starts, sizes, strict=True):
-            self._same.append((self._rows, start, rows))
-            self._hashes.append(self._kept.rows[start : start + rows])
-            self._rows += rows
-        self._pieces.append(piece)
+    def _add_known(self, start: int, rows: int) -> None:
+        """Adds rows that are as they were. start: the row of the last run that is their first."""
+        self._same.append((self._rows, start, rows))
+        self._hashes.append(self._kept.rows[start : start + rows])
+        self._rows += rows
 
-    def _add_new(self, part: Located, snapshot: Snapshot | None, groups: Sequence[_Group]) -> None:
-        numbers = [group.number for group in groups] or None
-        held = list(rows_in(part, snapshot, numbers))
+    def _add_new(self, held: Sequence[Rows]) -> None:
         own = [rows.hashes() for rows in held]
         self._charge(sum(rows.nbytes for rows in held) + sum(each.nbytes for each in own))
-        piece = _Piece(part, snapshot, groups, sum(map(len, own)), held)
         self._hashes += own
-        self._pieces.append(piece)
-        self._rows += piece.rows
+        self._rows += sum(map(len, own))
 
     def _origins(self) -> I64:
         kept = self._kept

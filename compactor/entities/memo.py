@@ -26,7 +26,7 @@ from compactor.errors import DataError
 from lsm_fragment.errors import cause_of
 from lsm_fragment.version import __version__
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _HEADER: Final = b"memo"
 _CHECKSUM_BYTES: Final = 8
 

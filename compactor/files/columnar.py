@@ -143,8 +143,9 @@ class ParquetBatches(FileBatches):
             )
 
     def read_only(self, groups: Sequence[int]) -> None:
-        """Leaves all other row groups out. Call it before the first batch. groups: numbers, ascending."""
-        self._groups = groups
+        """Leaves all other row groups out, and numbers that the file does not have. Call it before the first
+        batch. groups: numbers, ascending."""
+        self._groups = [index for index in groups if index < self._file.metadata.num_row_groups]
 
     @property
     def bytes_consumed(self) -> int:

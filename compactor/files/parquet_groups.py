@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
@@ -13,6 +16,7 @@ from compactor.files.problems import reading
 
 _PIECE_BYTES: Final = 1 << 20
 _ARROW_SCHEMA: Final = b"ARROW:schema"
+_OLD_WRITER: Final = re.compile(r"parquet-mr version (0|1\.[012])\.")
 
 
 class StoredGroup(NamedTuple):
@@ -26,20 +30,32 @@ def stored_groups(path: str) -> tuple[StoredGroup, ...]:
     """Returns the row groups of a local Parquet file, by the bytes that a reader decodes and by what the
     footer says of them.
 
-    There are none where other row groups or files decide what the rows are: with times as INT96, whose unit
-    is the file's, and with columns in other files. Raises `InputError`.
+    There are none where other bytes decide what the rows are: with times as INT96, whose unit is the file's,
+    with columns in other files, and of writers so old that readers look behind a column's end (PARQUET-816).
+    Raises `InputError`.
     """
     with reading(path), Path(path).open("rb") as file:
         metadata = pq.read_metadata(file)
         _, _, types = str(metadata.schema).partition("\n")  # without the object's address
-        said = (metadata.created_by, types, (metadata.metadata or {}).get(_ARROW_SCHEMA))
+        said = (metadata.created_by, types, _arrow_types(metadata))
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         are_apart = any(g.column(c).file_path for g in groups[:1] for c in range(g.num_columns))
-        if are_apart or int96_leaves(metadata):
+        is_old = _OLD_WRITER.match(metadata.created_by or "") is not None
+        if are_apart or is_old or int96_leaves(metadata):
             return ()
         return tuple(
             StoredGroup(_digest(file, str(said), group), group.num_rows) for group in groups
         )
+
+
+def _arrow_types(metadata: pq.FileMetaData) -> bytes:
+    """Returns what Arrow's writer has noted of the types, without what programs note beside it."""
+    text: bytes = (metadata.metadata or {}).get(_ARROW_SCHEMA, b"")
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except (ValueError, pa.ArrowException):
+        return text
+    return bytes(schema.remove_metadata().serialize())
 
 
 def _digest(file: BinaryIO, said_of_all: str, group: pq.RowGroupMetaData) -> str:

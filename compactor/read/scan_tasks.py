@@ -96,7 +96,7 @@ def tasks_of(
     tasks = 1
     if min_tasks > 1:
         rounds = max(1, -(-read_bytes // (task_bytes * min_tasks)))
-        tasks = max(1, min(rounds * min_tasks, -(-read_bytes // _MIN_SHARED_BYTES)))
+        tasks = max(1, min(rounds * min_tasks, -(-read_bytes // _MIN_SHARED_BYTES), _MAX_PARTS))
         task_bytes = min(task_bytes, read_bytes // tasks + 1)
     if rule_of_readers(snapshot.table) is not None:
         merged = (

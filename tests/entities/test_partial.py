@@ -445,9 +445,7 @@ class TestRowGroups:
         assert {e["_id"] for e in rows(twins.partial)} >= {"0|a12|0|a5|1|b5", "1|b12"}
 
     def test_of_what_has_not_changed_those_that_are_touched_are_read(self, twins: Twins) -> None:
-        others = [{"_id": f"b{n}", "k": n} for n in range(5 * GROUP_ROWS)]
-        for n in (1, 9, 18):
-            others[n]["k"] += 100
+        others = [{"_id": f"b{n}", "k": n + 100 * (n in (1, 9, 18))} for n in range(5 * GROUP_ROWS)]
         twins.put(B=others)
         assert groups_read(lambda: twins.run(CHOSEN)) == [[0, 2, 4]]
 
@@ -482,17 +480,24 @@ class TestRowGroups:
         put_groups(twins, GROUPS)
         twins.run(CHOSEN)
 
-    def test_all_are_read_if_the_file_changes_while_it_is_read(self, twins: Twins) -> None:
+    @pytest.mark.parametrize(
+        "groups",
+        [[changed(GROUPS[0], k=3), *GROUPS[1:]], GROUPS[:2], [*GROUPS[1:], GROUPS[0]]],
+        ids=["other rows", "fewer", "another order"],
+    )
+    def test_all_are_read_if_the_file_changes_while_it_is_read(
+        self, twins: Twins, groups: Sequence[Sequence[dict[str, Any]]]
+    ) -> None:
         put_groups(twins, [*GROUPS[:4], changed(GROUPS[4], k=3)])
 
         def read(*given: Any) -> Any:
-            yield from rows_in(*given)
-            put_groups(twins, [*GROUPS[:4], changed(GROUPS[4], k=4)])
+            put_groups(twins, groups)
+            return rows_in(*given)
 
         with patch("compactor.entities.comparing.rows_in", side_effect=read):
-            run(CHOSEN, twins.partial, twins.folder, **ALWAYS)
-        again = groups_read(lambda: run(CHOSEN, twins.partial, twins.folder, **ALWAYS))
-        assert again[0] is None
+            assert run(CHOSEN, twins.partial, twins.folder, **ALWAYS).looked_at is None
+        run(CHOSEN, twins.whole, twins.folder, **NEVER)
+        assert rows(twins.partial) == rows(twins.whole)
 
 
 class TestKinds:

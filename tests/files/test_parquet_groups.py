@@ -68,6 +68,22 @@ def test_other_types_or_names_make_other_row_groups(
     assert digests(tmp_path / "a", table) != digests(tmp_path / "b", other)
 
 
+def test_what_programs_note_beside_the_types_makes_no_other_row_groups(tmp_path: Path) -> None:
+    noted = NUMBERS.replace_schema_metadata({"pandas": "rows: 7", "written": "today"})
+    assert digests(tmp_path / "a", NUMBERS) == digests(tmp_path / "b", noted)
+
+
+def test_none_of_writers_whose_columns_readers_read_beyond(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    digests(path, NUMBERS)
+    data = path.read_bytes()
+    writer = pq.read_metadata(path).created_by.encode()
+    assert data.count(writer) == 1
+    old = b"parquet-mr version 1.2.8".ljust(len(writer))
+    path.write_bytes(data.replace(writer, old))
+    assert stored_groups(str(path)) == ()
+
+
 def test_none_where_the_unit_of_times_is_the_files(tmp_path: Path) -> None:
     table = pa.table({"a": TIMES})
     assert digests(tmp_path / "a", table, use_deprecated_int96_timestamps=True) == []
