@@ -249,7 +249,7 @@ def test_tags_from_before_an_object_was_made_are_not_looked_at(store: MemoryStor
     store.calls.clear()
     with refuses(OvertakenError):
         keys_in(Table(CommitLog(store), before), skip_missing=True)
-    assert len(store.calls) < 60
+    assert len(store.calls) < 400  # and 1,200 with a look at each tag
 
 
 @pytest.mark.parametrize("object_gone", ["fragment", "deleted rows"])
