@@ -105,8 +105,7 @@ class Compared:
         for part in () if located is None else located.whole:
             source = Source(part)
             before, start = known.get(part.place, (None, 0))
-            is_same = before is not None and before.version == source.version(started_ns) != ""
-            if before is not None and is_same:
+            if before is not None and before.version == source.version(started_ns) != "":
                 groups = [_Group(number, group.rows) for number, group in enumerate(before.groups)]
                 self._add_known(start, before.rows)
                 self._pieces.append(_Piece(part, source.snapshot, before.rows, groups))

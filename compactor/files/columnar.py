@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import mmap
@@ -23,7 +22,13 @@ from compactor.errors import InputError
 from compactor.files.column_names import check_names
 from compactor.files.foreign_types import naming_foreign_types, refuse_dropped_types
 from compactor.files.int96 import Int96Units, Unit, int96_leaves, look_at_group, with_signs
-from compactor.files.kept_types import is_in_seconds, with_kept_types, with_recorded_types
+from compactor.files.kept_types import (
+    NOTE_KEY,
+    is_in_seconds,
+    noted_schema,
+    with_kept_types,
+    with_recorded_types,
+)
 from compactor.files.parquet_codes import Sizes, agrees, coded_columns
 from compactor.files.places import place_of
 from compactor.files.problems import PROBLEMS, one_line, reading
@@ -70,7 +75,7 @@ class ParquetBatches(FileBatches):
             check_names(self._file.schema_arrow, path)
             self.sort = sort_of_parquet(self._file.metadata, self._file.schema_arrow)
             read, said = self._file.schema_arrow, self._file.metadata.metadata or {}
-            kept = _types_kept(_ExactSchema(read), said.get(b"ARROW:schema"))
+            kept = _types_kept(_ExactSchema(read), said.get(NOTE_KEY))
         self.schema = _plain_schema(path, kept)
         self._columns = read_columns(self.schema, columns)
         if self._columns is not None:
@@ -457,14 +462,9 @@ def _types_kept(exact: _ExactSchema, said: bytes | None) -> pa.Schema:
     result: the files of one ingest mostly have the same schema.
     """
     read = exact.schema
-    if said is None:
-        return read
-    try:
-        written = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(said)))
-    except (*PROBLEMS, OSError):
-        return read  # The recorded types are unusable, but the file is readable without them.
-    if written.names != read.names:
-        return read
+    written = noted_schema(said)
+    if written is None or written.names != read.names:
+        return read  # Recorded types may be unusable, but the file is readable without them.
     types = {field.name: field.type for field in written if not contains(field.type, is_in_seconds)}
     return with_recorded_types(with_kept_types(read, types))
 

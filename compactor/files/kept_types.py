@@ -9,6 +9,7 @@ other columns keep the stored type.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,13 +17,29 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import types as pt
 
+from compactor.files.problems import PROBLEMS
 from lsm_fragment.arrays.type_json import type_from_json, type_to_json
 from lsm_fragment.arrays.types import contains, is_binary_like, storage_type
 from lsm_fragment.errors import SchemaError
 
+NOTE_KEY: Final = b"ARROW:schema"
+"""Key in a Parquet file's metadata."""
 METADATA_KEY: Final = b"lsm-compactor.types"
 """Key in the schema's metadata. Its value is JSON: the types of columns stored as plain values, and of
 columns with seconds in Parquet."""
+
+
+def noted_schema(note: bytes | None) -> pa.Schema | None:
+    """Returns the schema that Arrow's writer has noted in a Parquet file; None if it has not, or unusably.
+
+    note: the file's `NOTE_KEY`.
+    """
+    if note is None:
+        return None
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(note)))
+    except (*PROBLEMS, OSError):
+        return None
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
 from compactor.files.int96 import int96_leaves
+from compactor.files.kept_types import NOTE_KEY, noted_schema
 from compactor.files.problems import reading
 
 _PIECE_BYTES: Final = 1 << 20
-_ARROW_SCHEMA: Final = b"ARROW:schema"
 _OLD_WRITER: Final = re.compile(r"parquet-mr version (0|1\.[012])\.")
 
 
@@ -50,12 +48,9 @@ def stored_groups(path: str) -> tuple[StoredGroup, ...]:
 
 def _arrow_types(metadata: pq.FileMetaData) -> bytes:
     """Returns what Arrow's writer has noted of the types, without what programs note beside it."""
-    text: bytes = (metadata.metadata or {}).get(_ARROW_SCHEMA, b"")
-    try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
-    except (ValueError, pa.ArrowException):
-        return text
-    return bytes(schema.remove_metadata().serialize())
+    note: bytes | None = (metadata.metadata or {}).get(NOTE_KEY)
+    schema = noted_schema(note)
+    return note or b"" if schema is None else bytes(schema.remove_metadata().serialize())
 
 
 def _digest(file: BinaryIO, said_of_all: str, group: pq.RowGroupMetaData) -> str:

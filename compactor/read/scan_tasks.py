@@ -100,8 +100,8 @@ def tasks_of(
         task_bytes = min(task_bytes, read_bytes // tasks + 1)
     if rule_of_readers(snapshot.table) is not None:
         merged = (
-            (OverlappingFragments(tuple(map(bare, entries))), weight(_raw_bytes(entries)))
-            for entries in kept
+            (OverlappingFragments(tuple(map(bare, some))), weight(sum(e.raw_bytes for e in some)))
+            for some in kept
         )
         return list(packed(merged, task_bytes))
     if tasks > 1:
@@ -111,10 +111,6 @@ def tasks_of(
     cut_bytes = int(max(task_bytes, read_bytes // _MAX_PARTS) / share)
     parts = (part for entries in kept for part in _apart(entries, cut_bytes))
     return list(packed(((part, weight(size)) for part, size in parts), task_bytes))
-
-
-def _raw_bytes(entries: Iterable[FragmentEntry]) -> int:
-    return sum(entry.raw_bytes for entry in entries)
 
 
 def _divided_evenly(

@@ -49,6 +49,7 @@ cdef extern from *:
         return value ^ (value >> 32);
     }
 
+    static inline int ones_of(uint64_t bits) { return __builtin_popcountll(bits); }
     static inline int lowest_bit(unsigned long long value) { return __builtin_ctzll(value); }
     static inline int bits_in(unsigned long long value) { return value ? 64 - __builtin_clzll(value) : 0; }
 
@@ -113,6 +114,7 @@ cdef extern from *:
     }
     """
     uint64_t mixed(uint64_t value) noexcept nogil
+    int ones_of(uint64_t bits) noexcept nogil
     int lowest_bit(uint64_t value) noexcept nogil  # value: not 0
     int bits_in(uint64_t value) noexcept nogil  # position of the highest set bit, plus 1
     uint64_t places_of(const uint8_t* at, uint8_t byte) noexcept nogil

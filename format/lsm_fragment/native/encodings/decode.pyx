@@ -11,13 +11,7 @@ from libc.string cimport memcpy
 from pyarrow import allocate_buffer, py_buffer
 
 from lsm_fragment.native.encodings.packed cimport ENTRY, VALUES, blocks_of, take_block
-from lsm_fragment.native.words cimport MAX_FRACTION_DIGITS, offset, power_of_ten, word
-
-cdef extern from *:
-    """
-    static inline int ones_of(uint64_t bits) { return __builtin_popcountll(bits); }
-    """
-    int ones_of(uint64_t bits) noexcept nogil
+from lsm_fragment.native.words cimport MAX_FRACTION_DIGITS, offset, ones_of, power_of_ten, word
 
 cdef enum:
     NODE = 32

@@ -31,13 +31,11 @@ from lsm_fragment.native.encodings.vocabulary cimport (
     word_at,
 )
 from lsm_fragment.native.gil cimport release_gil, restore_gil
-from lsm_fragment.native.words cimport WINDOW, copy_lanes, loaded, offset, places_of
+from lsm_fragment.native.words cimport WINDOW, copy_lanes, loaded, offset, ones_of, places_of
 
 cdef extern from *:
     """
     #define ROW_BIT (1 << 30)
-
-    static inline int bits_set(uint64_t value) { return __builtin_popcountll(value); }
 
     /* Finds where words of a strip of some text end: where a letter or digit follows another byte, and where rows
        start. Returns how many do.
@@ -78,7 +76,6 @@ cdef extern from *:
         const uint8_t* data, int64_t begin, int64_t stop, int64_t size, const uint64_t* rows, uint64_t* last, int32_t* ends
     ) noexcept nogil
     int32_t ROW_BIT
-    int bits_set(uint64_t value) noexcept nogil
 
 cdef enum:
     LINE_BREAK = 10
@@ -258,14 +255,32 @@ cdef bint number_words(
 
 
 cdef bint number_strip(
-    Numbering* to, const uint8_t* data, const int32_t* ends, int64_t count, int64_t* begin, int64_t size
+    Numbering* to,
+    const uint8_t* text,
+    int64_t at,
+    int64_t stop,
+    int64_t size,
+    const uint64_t* row_bits,
+    uint64_t* last,
+    int64_t* begin,
 ) noexcept nogil:
-    """Writes the numbers of words. Returns False if there are too many.
+    """Writes the numbers of the words that end in the strip from `at` on, or end with the bytes at `stop`. Returns False
+    if there are too many.
 
-    ends: see `find_ends`. begin: of the first word; set to the end of the last one. size: the bytes that may be read.
+    size: the bytes that may be read. row_bits, last: see `find_ends`. begin: of the first word, from `at` on; set to that
+    of the next strip.
     """
-    cdef int64_t done = count, end
-    while done and (ends[done - 1] & ~ROW_BIT) + SIZE > size:
+    cdef int32_t[STRIP + 9] ends
+    cdef const uint8_t* data = text + at
+    cdef int64_t until = min(at + STRIP, stop), count, done, end
+    count = find_ends(text, at, until, size, row_bits, last, ends)
+    while count and (ends[count - 1] & ~ROW_BIT) >= until - at:  # of the last window, behind its bytes
+        count -= 1
+    if until == stop:
+        ends[count] = <int32_t>(stop - at)
+        count += 1
+    done = count
+    while done and (ends[done - 1] & ~ROW_BIT) + SIZE > size - at:
         done -= 1
     if not number_words(to, data, ends, done, begin[0]):
         return False
@@ -273,11 +288,12 @@ cdef bint number_strip(
         begin[0] = ends[done - 1] & ~ROW_BIT
     for done in range(done, count):
         end = ends[done] & ~ROW_BIT
-        if not number(to, data, begin[0], end, size):
+        if not number(to, data, begin[0], end, size - at):
             return False
         to.starts[0] = to.out
         to.starts += ends[done] >= ROW_BIT
         begin[0] = end
+    begin[0] -= STRIP
     return True
 
 
@@ -293,21 +309,12 @@ cdef bint number_stretch(
 
     no_starts: a strip without starts of rows.
     """
-    cdef int32_t[STRIP + 9] ends
-    cdef int64_t begin = 0, end, found
+    cdef int64_t begin = 0
     cdef uint64_t last = 1  # no word ends where the bytes start
     while at < stop:
-        end = min(at + STRIP, stop)
-        found = find_ends(text, at, end, size, no_starts, &last, ends)
-        while found and ends[found - 1] >= end - at:  # of the last window, behind its bytes
-            found -= 1
-        if end == stop:
-            ends[found] = <int32_t>(end - at)
-            found += 1
-        if not number_strip(to, text + at, ends, found, &begin, size - at):
+        if not number_strip(to, text, at, stop, size, no_starts, &last, &begin):
             return False
-        begin -= STRIP
-        at = end
+        at += STRIP
     return True
 
 
@@ -324,7 +331,7 @@ cdef bint has_lines(const uint8_t* text, int64_t size) noexcept nogil:
     """Returns whether rows have many lines, by the beginning of their text."""
     cdef int64_t window, windows = min(size, <int64_t>LOOKED_BYTES) // WINDOW, lines = 0
     for window in range(windows):
-        lines += bits_set(places_of(text + WINDOW * window, LINE_BREAK))
+        lines += ones_of(places_of(text + WINDOW * window, LINE_BREAK))
     return lines * MANY_LINES > windows * WINDOW
 
 
@@ -401,28 +408,21 @@ cdef bint number_rows(
 
     row_starts: room for two more than the rows.
     """
-    cdef int32_t[STRIP + 9] ends
     cdef uint64_t[WINDOWS] starts
-    cdef int64_t row = 1, strip = 0, begin = 0, first = offsets[0], stop, found, place
+    cdef int64_t row = 1, strip = 0, begin = 0, first = offsets[0], place
     cdef uint64_t last = 1  # no word ends where the text starts
     row_starts[0] = to.out
     to.starts = row_starts + 1
     while strip < size:
-        stop = min(strip + STRIP, size)
         memset(starts, 0, sizeof(starts))
-        while row < rows and offsets[row] - first < stop:
+        while row < rows and offsets[row] - first < min(strip + STRIP, size):
             place = offsets[row] - first - strip
             if place > 0 or strip:
                 starts[place >> 6] |= <uint64_t>1 << (place & 63)
             row += 1
-        found = find_ends(text, strip, stop, size, starts, &last, ends)
-        if stop == size:
-            ends[found] = <int32_t>(size - strip)
-            found += 1
-        if not number_strip(to, text + strip, ends, found, &begin, size - strip):
+        if not number_strip(to, text, strip, size, size, starts, &last, &begin):
             return False
-        begin -= STRIP
-        strip = stop
+        strip += STRIP
     to.starts[0] = to.out
     for row in range(rows):
         counts[row] = 0
